@@ -27,7 +27,8 @@ pub enum Verdict {
     /// The password matches the hash.
     #[non_exhaustive]
     Right {
-        /// A new hash of the same password, if the stored one is weaker than today's parameters. Store it instead.
+        /// A new hash of the same password, if the stored one is weaker than the current parameters. Store it in place
+        /// of the old one.
         rehashed: Option<PasswordHash>,
     },
     /// The password does not match, or there is no hash.

@@ -133,7 +133,7 @@ crate::util::fmt::opaque_debug!(PasswordHash);
 
 crate::util::text::serde_text!(PasswordHash);
 
-/// Why a text is not a usable [`PasswordHash`]. It contains no part of the text.
+/// Why a text is not a usable [`PasswordHash`]. The error contains no part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordHashError(&'static str);
 

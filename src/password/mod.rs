@@ -1,4 +1,4 @@
-//! Passwords: hashing them with argon2id and checking them in constant work, away from the async threads.
+//! Passwords: hashing them with argon2id and checking them with constant work, away from the async threads.
 //!
 //! ```
 //! use tollgate::{Password, Passwords, password::Verdict};
@@ -24,10 +24,10 @@
 //!
 //! # Timing
 //!
-//! A check is one run of argon2. Without a hash, a decoy is checked at today's cost. Under a hash with weaker
+//! A check is one run of argon2. Without a hash, a decoy is checked at the current cost. If the hash has weaker
 //! parameters, a wrong password costs a second run that makes up for the difference. A right one is hashed again, which
-//! may take longer, but by then the caller learns anyway that it is right. Only a hash with *stronger* parameters than
-//! today's takes longer than the decoy, so don't lower the parameters while such hashes are stored.
+//! may take longer, but the caller learns anyway that it is right. Only a hash with *stronger* parameters than the
+//! current ones takes longer than the decoy, so don't lower the parameters while such hashes are stored.
 
 // Each module uses only modules listed above it.
 mod recipe;

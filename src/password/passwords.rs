@@ -25,9 +25,9 @@ const MOST: usize = 1 << 20;
 /// many hashes at once as the machine has threads, and lets 64 times as many callers wait. Clones share these limits.
 /// [`builder`](Self::builder) changes the settings.
 ///
-/// Waiting tenants take turns, so a flood of one leaves the others their turn. If the queue is full, a tenant with fewer
-/// waiting callers takes the place of the last caller of the tenant with the most. The login service names the tenant of each
-/// check; [`of_tenant`](Self::of_tenant) does so for your own calls.
+/// Waiting tenants take turns, so a flood from one does not starve the others. If the queue is full, a tenant with
+/// fewer waiting callers takes the place of the last caller of the tenant with the most. The login service names the
+/// tenant of each check; [`of_tenant`](Self::of_tenant) does so for your own calls.
 ///
 /// Its methods must be called within a tokio runtime.
 #[derive(Clone)]
@@ -58,13 +58,14 @@ impl Passwords {
         Self { engine: Engine::new(cost), turns: Turns::new(concurrency, waiting), tenant: None }
     }
 
-    /// Returns the same pool for jobs of this tenant. Jobs without a tenant wait in a queue of their own.
+    /// Returns the same pool for jobs of this tenant. Jobs without a tenant share a separate queue.
     #[must_use]
     pub fn of_tenant(&self, tenant: &Tenant) -> Self {
         Self { tenant: Some(tenant.clone()), ..self.clone() }
     }
 
-    /// Hashes a password with a new salt. The caller decides on a minimum length and refuses common passwords.
+    /// Hashes a password with a new salt. The caller must enforce a minimum length and refuse common passwords, for
+    /// example with [`PasswordRules`](super::PasswordRules).
     ///
     /// # Errors
     ///
@@ -165,8 +166,8 @@ impl PasswordsBuilder {
 
         /// Sets how many checks run at once, each with its own memory. Defaults to the number of threads of the machine.
         ///
-        /// The memory passes from one check to the next. When the last one ends, it is returned to the system, except for that
-        /// of one check.
+        /// Checks reuse the memory of earlier ones. When the last one ends, the memory is returned to the system,
+        /// except for that of one check.
         pub fn concurrency(most: usize) { concurrency: most }
 
         /// Sets how many callers may wait for a turn. Any further caller fails at once with [`PasswordErrorKind::Busy`].

@@ -23,11 +23,11 @@ const COMMON: &str = include_str!("common.txt");
 /// The rules for passwords that users choose.
 ///
 /// A new password needs at least 15 characters if a password alone is enough to sign in, and at least 8 if it is not. It has at
-/// most 256 bytes. The 10,000 most common passwords are refused, also with a number at the end, and so are passwords with fewer than 8
-/// characters besides the names of the user, or besides repetitions. There are no rules about kinds of characters. NIST SP 800-63B-4 recommends the
-/// same.
+/// most 256 bytes. The 10,000 most common passwords are refused, even with a number at the end, and so are passwords
+/// with fewer than 8 characters left without the names of the user or without repetitions. There are no rules about
+/// kinds of characters. All this follows NIST SP 800-63B-4.
 ///
-/// Passwords that your application sets by itself are not checked, and neither are those of logins.
+/// Passwords that your application sets by itself are not checked, and neither are passwords at a login.
 ///
 /// ```
 /// use tollgate::{Password, password::{PasswordFault, PasswordRules}};
@@ -58,7 +58,7 @@ pub enum PasswordFault {
     Common,
     /// It consists mostly of names of the user.
     OwnName,
-    /// A service knows that it was published.
+    /// It is known from a data breach.
     Breached,
 }
 
@@ -91,10 +91,10 @@ impl std::error::Error for PasswordFault {}
 
 /// A service that knows passwords from data breaches.
 ///
-/// Don't send whole passwords elsewhere: such services accept the beginning of a hash, and return all hashes that begin with
-/// it.
+/// Don't send whole passwords elsewhere: such services accept the beginning of a hash, and return all known hashes that
+/// begin with it.
 pub trait BreachedPasswords: Send + Sync + 'static {
-    /// Why the service can't answer.
+    /// The error if the service can't answer.
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// Returns whether the password is known.

@@ -38,7 +38,7 @@ pub struct Account {
     pub(super) claims: Option<Map<String, Value>>,
 }
 
-/// A contact, and whether the user proved to own it.
+/// A contact, and whether the user has proved ownership of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OwnContact {
     pub(super) contact: Contact,
@@ -80,24 +80,25 @@ impl Account {
         /// Sets the mark of the password, which changes with the password and not with its hash. See [`PasswordMark`].
         ///
         /// Defaults to a mark derived from the hash. Hashing the same password again then counts as a change of the
-        /// password, which ends what it proved.
+        /// password, so earlier proofs by it no longer count.
         pub fn password_mark(mark: PasswordMark) { password_mark: Some(mark) }
 
         /// Marks an account whose password is stored elsewhere, such as in LDAP, and is checked by
         /// [`Users::verify_password`](super::Users::verify_password).
         ///
-        /// Without a hash, a [mark](Self::password_mark) or this, an account counts as one [without a password](Self::has_password).
-        /// Set a mark too if you have a version of the password: a new password then ends what the old one proved.
+        /// An account without a hash, a [mark](Self::password_mark) or this setting counts as one
+        /// [without a password](Self::has_password). Set a mark too if you have a version of the password: proofs by an
+        /// old password then no longer count.
         pub fn external_password() { has_external_password: true }
     }
 
-    /// Adds a contact that the user proved to own. One-time codes are sent only to such contacts.
+    /// Adds a contact whose ownership the user has proved. One-time codes are sent only to such contacts.
     pub fn contact(mut self, contact: impl Into<Contact>) -> Self {
         self.contacts.push(OwnContact { contact: contact.into(), verified: true });
         self
     }
 
-    /// Adds a contact that the user has not proved to own.
+    /// Adds a contact whose ownership the user has not proved.
     pub fn unverified_contact(mut self, contact: impl Into<Contact>) -> Self {
         self.contacts.push(OwnContact { contact: contact.into(), verified: false });
         self
@@ -122,8 +123,8 @@ impl Account {
 
     /// Returns whether the account has a password, here or [elsewhere](Self::external_password).
     ///
-    /// This decides whether a password is offered after another step, how many factors a user has, and which is the last one.
-    /// It does not decide whether a password is checked.
+    /// This decides whether a password is offered after another step, how many factors a user has, and which one is the
+    /// last. It does not decide whether a password is checked.
     pub fn has_password(&self) -> bool {
         self.has_external_password || self.current_password_mark().is_some()
     }
@@ -159,17 +160,17 @@ impl Account {
         self.disabled
     }
 
-    /// Returns whether the user proved to own this contact.
+    /// Returns whether the user has proved ownership of this contact.
     pub fn has_verified(&self, contact: &Contact) -> bool {
         self.contacts.iter().any(|own| own.verified && own.contact == *contact)
     }
 
-    /// Returns the contacts, and whether the user proved to own each.
+    /// Returns the contacts, and whether the user has proved ownership of each.
     pub fn contacts(&self) -> impl Iterator<Item = (&Contact, bool)> {
         self.contacts.iter().map(|own| (&own.contact, own.verified))
     }
 
-    /// Returns the contacts that the user proved to own.
+    /// Returns the contacts whose ownership the user has proved.
     pub(crate) fn verified_contacts(&self) -> impl Iterator<Item = &Contact> {
         self.contacts.iter().filter(|own| own.verified).map(|own| &own.contact)
     }
@@ -187,7 +188,7 @@ impl Account {
 
 crate::util::fmt::debug_fields!(Account, |own| id: own.id, password: own.password, external_password: own.has_external_password, contacts: own.contacts, disabled: own.disabled);
 
-/// An account to create, such as in [`StoredUsers`](super::StoredUsers), and the identifiers that find it.
+/// An account to create, for example in [`StoredUsers`](super::StoredUsers), and the identifiers that find it.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct NewUser {
@@ -229,12 +230,12 @@ impl NewUser {
         pub fn disabled(disabled: bool) { account.disabled: disabled }
     }
 
-    /// Adds a contact that the user proved to own. At most 16 contacts in all.
+    /// Adds a contact whose ownership the user has proved. At most 16 contacts in all.
     pub fn contact(self, contact: impl Into<Contact>) -> Self {
         Self { account: self.account.contact(contact), ..self }
     }
 
-    /// Adds a contact that the user has not proved to own. At most 16 contacts in all.
+    /// Adds a contact whose ownership the user has not proved. At most 16 contacts in all.
     pub fn unverified_contact(self, contact: impl Into<Contact>) -> Self {
         Self { account: self.account.unverified_contact(contact), ..self }
     }
@@ -245,7 +246,8 @@ impl NewUser {
         Self { account: Account { claims, ..self.account }, ..self }
     }
 
-    /// Returns the claims of the invitation that the user has accepted, such as roles. They come from the application alone.
+    /// Returns the claims of the invitation that the user has accepted, such as roles. Only the application can set
+    /// them.
     pub fn invitation_claims(&self) -> Option<&Map<String, Value>> {
         self.account.claims.as_ref()
     }

@@ -23,7 +23,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// The time that [`Users::claims`] may take.
 const CLAIMS_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Any [`Users`] behind one type. Clones share them.
+/// A type-erased [`Users`]. Clones share the same accounts.
 ///
 /// A call that fails or exceeds the deadline returns `StoreErrorKind::Unavailable`. The error of the call is its
 /// [`source`](std::error::Error::source). A [`StoreError`] is passed on unchanged.
@@ -34,13 +34,13 @@ pub struct AnyUsers {
 }
 
 impl AnyUsers {
-    /// Sets a deadline for each call of these [`Users`], or of an `Arc` of them. Conversions with `From` use 10 seconds. Claims
-    /// always have at most 2 seconds.
+    /// Sets a deadline for each call of these [`Users`], or of an `Arc` of them. Conversions with `From` use 10
+    /// seconds. [`claims`](Self::claims) always has at most 2 seconds.
     pub fn with_deadline(users: impl Into<Self>, deadline: Duration) -> Self {
         Self { deadline, ..users.into() }
     }
 
-    /// See [`Users::verify_password`].
+    /// Calls [`Users::verify_password`].
     ///
     /// `Right` becomes `Wrong` if the attempt has no account, or if the password is empty or too long. A missing mark
     /// is taken from the account.
@@ -56,7 +56,7 @@ impl AnyUsers {
         })
     }
 
-    /// See [`Users::claims`].
+    /// Calls [`Users::claims`].
     pub async fn claims(
         &self,
         tenant: &Tenant,
@@ -66,17 +66,17 @@ impl AnyUsers {
         within(self.deadline.min(CLAIMS_DEADLINE), self.users.claims(tenant, account, request)).await
     }
 
-    /// See [`Users::list`].
+    /// Calls [`Users::list`].
     ///
     /// # Errors
     ///
-    /// Also returns an error of the kind [`StoreErrorKind::NotOffered`].
+    /// Returns [`StoreErrorKind::NotOffered`] if these accounts can't be listed, besides the errors of the call.
     pub async fn list(&self, tenant: &Tenant, cursor: Option<ScanCursor>) -> Result<AccountPage, StoreError> {
         let page = within(self.deadline, self.users.list(tenant, cursor)).await?;
         page.ok_or_else(|| StoreErrorKind::NotOffered.into())
     }
 
-    /// See [`Users::offers`].
+    /// Calls [`Users::offers`].
     pub fn offers(&self, change: OfferedChange) -> bool {
         self.users.offers(change)
     }

@@ -8,7 +8,7 @@ use crate::session::UserId;
 pub enum OfferedChange {
     /// [`Users::create`](super::Users::create): sign-up and invitations.
     Create,
-    /// [`Users::set_password`](super::Users::set_password): a new password, and a forgotten one.
+    /// [`Users::set_password`](super::Users::set_password): a changed password, and a reset of a forgotten one.
     SetPassword,
     /// [`Users::set_name`](super::Users::set_name).
     SetName,
@@ -36,13 +36,13 @@ pub enum NewAccount {
 #[must_use]
 #[non_exhaustive]
 pub enum AccountChange {
-    /// The account was changed, or was as requested before.
+    /// The account was changed, or already was as requested.
     Done,
     /// Another account has the new identifier.
     Taken,
     /// The account is gone, or has changed since it was read. Nothing was changed.
     Outdated,
-    /// The account would have more identifiers or contacts than these accounts can have, or a longer name. Nothing was changed.
+    /// The account would have too many identifiers or contacts, or too long a name. Nothing was changed.
     OutOfBounds,
     /// These accounts don't offer the change.
     NotOffered,

@@ -28,8 +28,8 @@ pub struct ClaimsRequest {
 }
 
 impl ClaimsRequest {
-    /// Creates a request of a client, without scopes and names. The login service does this. Use it to test your own
-    /// [`Users`](super::Users).
+    /// Creates a request of a client, without scopes or names. The login service does this itself; use it to test your
+    /// own [`Users`](super::Users).
     pub fn new(client_id: impl Into<String>) -> Self {
         Self { client_id: client_id.into(), scopes: BTreeSet::new(), has_all_scopes: false, names: BTreeSet::new() }
     }
@@ -167,7 +167,7 @@ impl Claims {
     /// # Errors
     ///
     /// Returns an error if the name is reserved or malformed, if the value can't be written as JSON, or if the claims
-    /// become too large. The claims are then as before.
+    /// become too large. The claims then stay unchanged.
     pub fn insert(&mut self, name: impl Into<String>, value: impl Serialize) -> Result<(), ClaimError> {
         self.insert_for([ClaimTarget::IdToken, ClaimTarget::AccessToken, ClaimTarget::UserInfo], name, value)
     }

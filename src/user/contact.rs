@@ -47,7 +47,7 @@ impl From<PhoneNumber> for Contact {
 /// An e-mail address, trimmed and in lower case.
 ///
 /// The local part is lower case too, because all major providers ignore its case. The address must be ASCII: few mail
-/// servers accept other letters before the `@`, and look-alike letters have sent mail to the wrong person. Write an
+/// servers accept other letters before the `@`, and look-alike letters have misdirected mail. Write an
 /// internationalized domain as `xn--…`. Quoted local parts, comments, IP addresses and domains without a dot are
 /// refused.
 ///
@@ -176,7 +176,7 @@ crate::util::fmt::from_str!(PhoneNumber, IdentifierError);
 
 crate::util::text::serde_text!(PhoneNumber);
 
-/// Why a text is not a valid identifier, e-mail address or phone number. It contains no part of the text.
+/// Why a text is not a valid identifier, e-mail address or phone number. The error contains no part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentifierError(pub(super) &'static str);
 

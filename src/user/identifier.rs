@@ -9,8 +9,8 @@ use crate::util::scan::is_unseen;
 /// spellings of one name are therefore equal, and limits count them together. It has 1 to 320 bytes and no invisible
 /// characters, such as control characters, line breaks and zero-width spaces.
 ///
-/// Letters that look alike remain different, and so does `é` as one character and as two. Refuse such names at sign-up
-/// if you don't want them.
+/// Look-alike letters remain different, and so do the two encodings of `é`, as one character and as two. Refuse such
+/// names at sign-up if you don't want them.
 ///
 /// `Debug` shows nothing, because the name identifies a person.
 ///

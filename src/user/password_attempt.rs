@@ -9,7 +9,7 @@ use crate::{
 ///
 /// It holds the typed password, the account it was typed for, and the pool of threads that hashes passwords. There is
 /// no account if the name is unknown, if the account is disabled, or if it had too many failures. Such an attempt must
-/// do the same work as any other, so that its time does not reveal it. [`argon2`](Self::argon2) and
+/// do the same work as any other, so that its time does not reveal this. [`argon2`](Self::argon2) and
 /// [`blocking`](Self::blocking) take care of that.
 #[derive(Debug)]
 pub struct PasswordAttempt<'a> {
@@ -34,7 +34,7 @@ pub enum PasswordCheck {
     },
     /// The password is wrong, or there is no account or no password to compare it with.
     Wrong,
-    /// The password can't be checked now. The attempt is not counted as a failure.
+    /// The password can't be checked right now. The attempt is not counted as a failure.
     Busy,
 }
 
@@ -51,9 +51,9 @@ pub enum PasswordUpgrade {
 }
 
 impl<'a> PasswordAttempt<'a> {
-    /// Creates an attempt. The login service does this. Use it to test your own [`Users`](super::Users).
+    /// Creates an attempt. The login service does this itself; use it to test your own [`Users`](super::Users).
     ///
-    /// A disabled account is dropped.
+    /// A disabled account counts as no account.
     pub fn new(tenant: &'a Tenant, account: Option<&'a Account>, password: Password, passwords: &'a Passwords) -> Self {
         Self { tenant, account: account.filter(|account| !account.is_disabled()), password, passwords }
     }
@@ -82,13 +82,13 @@ impl<'a> PasswordAttempt<'a> {
 
     /// Checks the password against the [foreign hash](Account::foreign_hash) of the account, with your own function.
     ///
-    /// `check` receives a hash and the password. It may take long: it runs at most once, in the same pool as argon2. If
-    /// there is no foreign hash to check, it runs on `decoy_hash` and the result is ignored. The decoy must be a valid
-    /// hash with the same parameters as yours.
+    /// `check` receives a hash and the password. It may block, because it runs in the same pool of threads as argon2.
+    /// It runs at most once. If there is no foreign hash to check, it runs on `decoy_hash` and the result is ignored.
+    /// The decoy must be a valid hash with the same parameters as yours.
     ///
-    /// A right password comes with an argon2 hash of it as the `upgrade`. Accounts that have an argon2 hash already are
-    /// checked against that one, so both kinds can coexist. A wrong password always costs one `check` and one argon2
-    /// hash.
+    /// If the password is right, the outcome has an argon2 hash of it as the `upgrade`. Accounts that have an argon2
+    /// hash already are checked against that one, so both kinds can coexist. A wrong password always costs one `check`
+    /// and one argon2 hash.
     pub async fn blocking(
         self,
         decoy_hash: impl Into<String>,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{password::PasswordHash, session::UserId, store::ScanCursor, tenant::Tenant};
 
-/// Some of the accounts of a tenant, and where to go on. A page can be empty and not the last one.
+/// A page of a tenant's accounts. A page can be empty without being the last one.
 #[derive(Clone, Debug)]
 pub struct AccountPage {
     /// The accounts, in no particular order.
@@ -27,12 +27,13 @@ pub struct AccountPage {
 ///   most one account, and all identifiers of a user find the same account.
 /// - The id of an account never changes. No other account has the same id, in any tenant of the issuer, because it
 ///   becomes the `sub` of tokens.
-/// - Known and unknown identifiers and ids cost the same. Ask the database the same questions in both cases, so that
-///   the time does not show who has an account. Passwords are hashed in either case; see [`PasswordAttempt`].
+/// - Lookups of known and unknown identifiers and ids cost the same. Run the same queries in both cases, so that the
+///   time does not reveal who has an account. Passwords are hashed in either case; see [`PasswordAttempt`].
 /// - A disabled account is returned as [disabled](Account::disabled). The caller then gets the answer for a wrong
 ///   password.
 /// - An unknown user is `Ok(None)`. An error means that the accounts can't be read now: the caller gets a 503, and the
-///   attempt is not counted. Its text goes to the log only. A call that takes longer than 10 seconds fails too.
+///   attempt is not counted. The text of the error goes to the log only. A call that takes longer than 10 seconds fails
+///   too.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not hold user accounts",
     note = "implement `tollgate::Users` for it, or use `tollgate::StoredUsers`"
@@ -54,8 +55,8 @@ pub trait Users: Send + Sync + 'static {
     /// Checks a password.
     ///
     /// Defaults to [`PasswordAttempt::argon2`]. Override it for other hashes with [`PasswordAttempt::blocking`], or to
-    /// ask another system, such as LDAP. In that case you must take care that unknown users cost the same time, and mark the
-    /// accounts with [`Account::external_password`].
+    /// ask another system, such as LDAP. In the latter case, make sure that unknown users take as long as known ones,
+    /// and mark the accounts with [`Account::external_password`].
     ///
     /// The answer `Right` is ignored if the password is empty or longer than 1024 bytes, or if the attempt has no
     /// account.
@@ -66,12 +67,12 @@ pub trait Users: Send + Sync + 'static {
         async move { Ok(attempt.argon2().await) }
     }
 
-    /// Replaces the hash of a password with a stronger one, after the user proved to know the password.
+    /// Replaces the hash of a password with a stronger one, after the user has proved that they know the password.
     ///
     /// `account` is the account as it was when the password was checked. Replace the hash only if it is still the same:
     /// `UPDATE users SET hash = $new WHERE id = $id AND hash = $old`. If it is not, the password was changed in the
-    /// meantime, the answer is [`PasswordUpgrade::PasswordChanged`], and the login fails. Accounts with a
-    /// [mark](Account::password_mark) compare the mark instead and keep it.
+    /// meantime: return [`PasswordUpgrade::PasswordChanged`], and the login fails. For accounts with a
+    /// [mark](Account::password_mark), compare the mark instead, and keep it.
     ///
     /// Defaults to [`PasswordUpgrade::NotSupported`], which leaves weak hashes as they are. An error does not fail the
     /// login: the next one tries again.
@@ -97,8 +98,8 @@ pub trait Users: Send + Sync + 'static {
         async { Ok(Claims::new()) }
     }
 
-    /// Returns some of the accounts of a tenant, beginning where the page of this cursor ended, for operators and copies. No
-    /// login needs it.
+    /// Returns a page of a tenant's accounts, starting at `cursor` or at the first account, for operators and exports.
+    /// No login needs it.
     ///
     /// An account that exists from the first page to the last appears at least once. Defaults to `None`: not offered.
     fn list(
@@ -110,7 +111,7 @@ pub trait Users: Send + Sync + 'static {
         async { Ok(None) }
     }
 
-    /// Returns whether users can make this change themselves. The pages and calls of the login service follow from it.
+    /// Returns whether users can make this change themselves. The pages and calls of the login service depend on this.
     /// Defaults to `false`. Return `true` for each of the following methods that you implement.
     fn offers(&self, change: OfferedChange) -> bool {
         let _ = change;
@@ -120,8 +121,9 @@ pub trait Users: Send + Sync + 'static {
     /// Creates an account for a user who has proved ownership of its contacts, and returns its id. The [`id`](Account::id) in
     /// `new` is random; you can use one of your own.
     ///
-    /// Create the account with all of its identifiers or not at all: of two calls at the same time for one identifier, one
-    /// gets [`NewAccount::Taken`]. Store the [claims of the invitation](NewUser::invitation_claims) if there are any.
+    /// Create the account with all of its identifiers or not at all: of two concurrent calls for one identifier, one
+    /// must return [`NewAccount::Taken`]. Store the [claims of the invitation](NewUser::invitation_claims) if there are
+    /// any.
     ///
     /// Defaults to [`NewAccount::NotOffered`].
     fn create(&self, tenant: &Tenant, new: NewUser) -> impl Future<Output = Result<NewAccount, Self::Error>> + Send {
@@ -135,7 +137,7 @@ pub trait Users: Send + Sync + 'static {
     /// `account` is the account as it was when the user proved who they are. Set the password only if the account still has
     /// the same mark or hash, or still has no password: `UPDATE users SET hash = $new WHERE id = $id AND hash IS NOT DISTINCT
     /// FROM $old`. If users can change contacts, it must also have the same contacts, one of which may have proved who the user
-    /// is. Otherwise the answer is [`AccountChange::Outdated`].
+    /// is. Otherwise, return [`AccountChange::Outdated`].
     ///
     /// Defaults to [`AccountChange::NotOffered`].
     fn set_password(
@@ -148,7 +150,7 @@ pub trait Users: Send + Sync + 'static {
         async { Ok(AccountChange::NotOffered) }
     }
 
-    /// Sets or removes the full name of a user, which was checked to have 1 to 320 bytes.
+    /// Sets or removes the full name of a user. The name is known to have 1 to 320 bytes.
     ///
     /// Defaults to [`AccountChange::NotOffered`].
     fn set_name(
@@ -161,12 +163,13 @@ pub trait Users: Send + Sync + 'static {
         async { Ok(AccountChange::NotOffered) }
     }
 
-    /// Replaces the contact `old` by `new`, whose ownership the user has proved. Without `old` it adds a contact, without `new`
-    /// it removes one.
+    /// Replaces the contact `old` with `new`, whose ownership the user has proved. Without `old`, adds a contact.
+    /// Without `new`, removes one.
     ///
-    /// Do it in one step. The new contact also becomes an identifier of the account, and the old one no longer is. The answer
-    /// is [`AccountChange::Taken`] if another account has it, [`AccountChange::Outdated`] if the account has no contact `old` any
-    /// more, and [`AccountChange::OutOfBounds`] if it can't have another one.
+    /// Change everything in one step: the new contact also becomes an identifier of the account, and the old one no
+    /// longer is. Return [`AccountChange::Taken`] if another account has the new identifier,
+    /// [`AccountChange::Outdated`] if the account no longer has the contact `old`, and [`AccountChange::OutOfBounds`]
+    /// if it can't have another one.
     ///
     /// Defaults to [`AccountChange::NotOffered`].
     fn set_contact(
@@ -180,8 +183,8 @@ pub trait Users: Send + Sync + 'static {
         async { Ok(AccountChange::NotOffered) }
     }
 
-    /// Deletes an account. The login service ends and deletes what the user has begun and enrolled. Don't give the id to
-    /// another account.
+    /// Deletes an account. The login service itself ends what the user has begun, and deletes what the user has
+    /// enrolled. Don't reuse the id for another account.
     ///
     /// Defaults to [`AccountChange::NotOffered`].
     fn remove(&self, tenant: &Tenant, id: &UserId) -> impl Future<Output = Result<AccountChange, Self::Error>> + Send {

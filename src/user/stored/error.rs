@@ -1,17 +1,16 @@
 use crate::{store::StoreError, user::changes::AccountChange};
 
-/// The reason why an account was not created or changed, in [`StoredUsers`](super::StoredUsers) or tables of SQL.
+/// The reason why an account was not created or changed, in [`StoredUsers`](super::StoredUsers) or SQL tables.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum UserError {
     /// Another account has one of the identifiers.
     Taken,
-    /// An account with this id exists already, in this tenant or in another one, or existed and its id is not given away
-    /// again.
+    /// An account with this id exists already, in this tenant or another one, or has existed and its id is not reused.
     Exists,
     /// There is no account with this id.
     Unknown,
-    /// An account has 1 to 16 identifiers and at most 16 contacts. The names of a user have 1 to 320 bytes.
+    /// The account would not have 1 to 16 identifiers and at most 16 contacts, or a name does not have 1 to 320 bytes.
     OutOfBounds,
     /// The store failed.
     Store(StoreError),

@@ -53,7 +53,7 @@ impl StoredUsers {
         Self::with_clock(store, SystemClock::new())
     }
 
-    /// Keeps the accounts in `store`, and tells the time by `clock`.
+    /// Keeps the accounts in `store`, and takes the time from `clock`.
     pub fn with_clock(store: impl Into<AnyStore>, clock: impl Clock) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         Self { index: Index::new(&store.into(), &clock) }
@@ -117,7 +117,7 @@ impl StoredUsers {
     }
 
     /// Sets the displayed names of the user, each 1 to 320 bytes: the OpenID Connect claims `name` and
-    /// `preferred_username`.
+    /// `preferred_username`. `None` removes a name.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl StoredUsers {
         Err(refused)
     }
 
-    /// Removes an identifier, if the account has it, also as its username.
+    /// Removes an identifier, if the account has it. If it is also the username, removes that, too.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl StoredUsers {
         Ok(())
     }
 
-    /// Adds a contact that the user has not proved to own.
+    /// Adds a contact whose ownership the user has not proved.
     ///
     /// # Errors
     ///
@@ -256,8 +256,8 @@ impl StoredUsers {
     /// Disables the account: its user can no longer sign in or use a refresh token.
     ///
     /// Sessions continue, and so do access tokens until they expire. To end both, call
-    /// [`AuthService::end_user`](crate::AuthService::end_user) afterwards. Passkeys, authenticator apps and links stay. They count
-    /// again once the account is enabled.
+    /// [`AuthService::end_user`](crate::AuthService::end_user) afterwards. Passkeys, authenticator apps and links stay.
+    /// They work again once the account is enabled.
     ///
     /// # Errors
     ///
@@ -283,11 +283,11 @@ impl StoredUsers {
         .await
     }
 
-    /// Removes the account. Others can then have its identifiers and its id.
+    /// Removes the account. Other accounts can then use its identifiers and its id.
     ///
     /// Call [`AuthService::forget_user`](crate::AuthService::forget_user) afterwards. It ends the sessions and tokens of the
-    /// user, and deletes what the user has enrolled. Passkeys, authenticator apps and links of this id otherwise sign in
-    /// to the next account with it.
+    /// user, and deletes what the user has enrolled. Otherwise, passkeys, authenticator apps and links of this id sign
+    /// in to the next account with the same id.
     ///
     /// # Errors
     ///
