@@ -1,6 +1,6 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
-/// The kind of a [`SendError`], which decides about retries.
+/// The kind of a [`SendError`], which decides whether to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SendErrorKind {
@@ -38,7 +38,7 @@ impl SendError {
         Self::new(SendErrorKind::Permanent, source)
     }
 
-    /// Sets how long to wait before the next attempt.
+    /// Sets how long to wait before the next attempt. A [`Queue`](super::Queue) waits at most a minute.
     pub fn not_before(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self

@@ -47,7 +47,7 @@ impl Message {
         Self::from_content(channel, tenant, to, Content::Code(Zeroizing::new(code.to_owned())), expires_at)
     }
 
-    /// Creates a message without a code, which tells a user about a change, with a new id. Senders get it in
+    /// Creates a message that notifies a user of a change, without a code and with a new id. Senders get it in
     /// [`send_notice`](super::OtpSender::send_notice).
     ///
     /// # Panics
@@ -57,7 +57,7 @@ impl Message {
         Self::from_content(channel, tenant, to, Content::Notice(notice), expires_at)
     }
 
-    /// Creates a message with a link, with a new id. Senders get it in [`send_link`](super::OtpSender::send_link).
+    /// Creates a message with a link and a new id. Senders get it in [`send_link`](super::OtpSender::send_link).
     ///
     /// # Panics
     ///
@@ -114,7 +114,7 @@ impl Message {
         }
     }
 
-    /// Returns the notice, if this message tells about a change.
+    /// Returns the notice, if this message is about a change.
     pub fn notice(&self) -> Option<&Notice> {
         match &self.parts.content {
             Content::Code(_) | Content::Link(_) => None,
@@ -122,7 +122,7 @@ impl Message {
         }
     }
 
-    /// Returns the link, if this is a message with one.
+    /// Returns the link, if this message has one.
     pub fn link(&self) -> Option<&Link> {
         match &self.parts.content {
             Content::Code(_) | Content::Notice(_) => None,
@@ -130,7 +130,7 @@ impl Message {
         }
     }
 
-    /// Returns when the code expires. Expired messages are not sent.
+    /// Returns when the code, the notice or the link expires. Expired messages are not sent.
     pub fn expires_at(&self) -> UnixTime {
         self.parts.expires_at
     }

@@ -1,5 +1,5 @@
-//! Delivery of one-time codes, and of notices about changed sign-in methods. An [`OtpSender`] sends a [`Message`], and a [`Queue`] does this in
-//! the background, so that no request waits for it.
+//! Delivery of one-time codes, links, and notices about changed sign-in methods. An [`OtpSender`] sends a [`Message`],
+//! and a [`Queue`] does this in the background, so that no request waits for it.
 //!
 //! ```
 //! use std::time::Duration;
@@ -36,10 +36,10 @@
 //!
 //! # Guarantees
 //!
-//! A message is retried until a sender reports success, and never after that. An attempt that was
-//! cut off may have been delivered; its [`id`](Message::id) is the same for all attempts, so that
-//! receivers can discard duplicates. Expired codes are not sent. Waiting messages are kept in
-//! memory only: after a crash, users have to request a new code.
+//! A message is retried until its sender reports success, a few times at most, and never after that. An attempt that
+//! was cut off may have been delivered; its [`id`](Message::id) is the same for all attempts, so that receivers can
+//! discard duplicates. Expired codes are not sent. Waiting messages are kept in memory only: after a crash, users have
+//! to request a new code.
 
 mod channel;
 mod error;

@@ -1,7 +1,7 @@
 use crate::util::{clock::UnixTime, fmt::named_enum};
 
 named_enum! {
-    /// The kind of a change of how a user signs in.
+    /// The kind of change in how a user signs in.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[non_exhaustive]
     pub enum NoticeKind {

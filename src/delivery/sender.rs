@@ -9,7 +9,7 @@ use crate::store::BoxFuture;
 /// Sends one-time codes, for example through a mail server or an SMS gateway.
 ///
 /// Implement [`send`](Self::send) as `async fn`. It makes one attempt and returns the result; the
-/// [`Queue`](super::Queue) retries. It should have its own timeout, and is called concurrently.
+/// [`Queue`](super::Queue) retries. It is called concurrently, and should have its own timeout.
 ///
 /// ```
 /// use tollgate::delivery::{Message, OtpSender, SendError};
@@ -34,8 +34,8 @@ pub trait OtpSender: Send + Sync + 'static {
     /// cut off may have been delivered; receivers can detect duplicates by the [`id`](Message::id).
     fn send(&self, message: &Message) -> impl Future<Output = Result<(), SendError>> + Send;
 
-    /// Makes one attempt to send a message without a code: [`Message::notice`] tells what changed in how the user signs in.
-    /// [`Message::text`] has words for it.
+    /// Makes one attempt to send a message without a code: [`Message::notice`] has what changed in how the user signs
+    /// in, and [`Message::text`] the words for it.
     ///
     /// By default the message is refused, and counts as undelivered.
     fn send_notice(&self, message: &Message) -> impl Future<Output = Result<(), SendError>> + Send {
@@ -43,7 +43,7 @@ pub trait OtpSender: Send + Sync + 'static {
         async { Err(SendErrorKind::Permanent.into()) }
     }
 
-    /// Makes one attempt to send a message with a link: [`Message::link`] has its URL. [`Message::text`] has words
+    /// Makes one attempt to send a message with a link: [`Message::link`] has its URL, and [`Message::text`] the words
     /// for it.
     ///
     /// By default the message is refused, and counts as undelivered. Invitations and resets by the application then fail, and
@@ -71,7 +71,8 @@ pub struct AnySender {
 type SendMessage = dyn for<'a> Fn(&'a Message) -> BoxFuture<'a, Result<(), SendError>> + Send + Sync;
 
 impl AnySender {
-    /// Calls [`OtpSender::send`], or for a message without a code [`OtpSender::send_notice`] or [`OtpSender::send_link`].
+    /// Calls [`OtpSender::send`] for a code, [`OtpSender::send_notice`] for a notice, or [`OtpSender::send_link`] for a
+    /// link.
     pub async fn send(&self, message: &Message) -> Result<(), SendError> {
         (self.send)(message).await
     }

@@ -28,8 +28,8 @@ type Creator =
 
 /// A provider with the operator's settings for it.
 ///
-/// Pass it to [`AuthServiceBuilder::sso`](crate::auth::AuthServiceBuilder::sso). A provider alone can be passed there too: its
-/// users sign in only to accounts that are linked already.
+/// Pass it to [`AuthServiceBuilder::sso`](crate::auth::AuthServiceBuilder::sso). You can also pass a bare provider
+/// there: its users then sign in only to accounts that are already linked.
 #[must_use]
 pub struct SsoConnection {
     provider: Box<dyn DynSsoProvider>,
@@ -41,9 +41,10 @@ pub struct SsoConnection {
     tenants: Vec<Tenant>,
 }
 
-/// Names the account for a user of a provider who has none yet.
+/// Chooses the account for a provider's user who has none yet.
 ///
-/// This one creates an account for everyone. Its id is made from the subject, which never changes:
+/// This example creates an account for everyone with a verified address. Its id is made from the subject, which never
+/// changes:
 ///
 /// ```
 /// use tollgate::{
@@ -80,11 +81,11 @@ pub trait CreateAccount: Send + Sync + 'static {
     /// Returns the account of a user whom the provider has signed in, after creating it if necessary, or `None` to refuse
     /// the user. From then on the user is linked to this account.
     ///
-    /// Must return the same account if it is called twice for the same user, because a login can fail after this call. The
-    /// sign-in fails if the account has unlinked this user of the provider before.
+    /// Must return the same account if it is called twice for the same user, because a login can fail after this call.
+    /// The sign-in fails if this user of the provider was unlinked from the account before.
     ///
-    /// Do not pick an existing account by its e-mail address alone: everyone who can write that address at the provider would
-    /// get into it.
+    /// Do not pick an existing account by its e-mail address alone: anyone who can set that address at the provider
+    /// would get into it.
     ///
     /// The call may take 15 seconds. Then it is dropped, and counts as failed.
     fn account(

@@ -17,11 +17,11 @@ use crate::{
     util::{error::ConfigError, form},
 };
 
-/// Sign-in with GitHub. Users are known by the number of their account, because names can be given to others.
+/// Sign-in with GitHub. Users are identified by their account number, because user names can be reassigned.
 ///
 /// GitHub issues no ID token, so the user is read from its API with an access token that came straight from GitHub. That
-/// token is dropped afterwards. Nothing tells how long ago the user entered a password at GitHub, so these sign-ins don't
-/// count as [fresh](super#fresh-sign-ins).
+/// token is dropped afterwards. GitHub does not report how long ago the user entered a password, so these sign-ins
+/// don't count as [fresh](super#fresh-sign-ins).
 #[must_use]
 pub struct GitHub {
     issuer: String,

@@ -1,8 +1,8 @@
 //! Sign-in through other identity providers (features `login` and `external-providers`).
 //!
-//! An [`SsoProvider`] sends users to another service and learns who they are when they come back. [`OidcProvider`] does it
-//! by OpenID Connect and [`GitHub`] by plain OAuth 2; implement the trait for others. The login service offers each provider
-//! under a name, which is the `provider` of the method `sso`:
+//! An [`SsoProvider`] sends users to another service and learns who they are when they come back. [`OidcProvider`] does
+//! this with OpenID Connect, and [`GitHub`] with plain OAuth 2; implement the trait for others. The login service
+//! offers each provider under a name, which is the `provider` of the method `sso`:
 //!
 //! ```no_run
 //! use tollgate::{
@@ -43,37 +43,37 @@
 //!   is a verified contact of the account, and the operator trusts the provider for its domain
 //!   ([`SsoConnection::trust_email_domain`]). That takes a login of two steps: set a policy, or link to `/sign-in?steps=2`. With
 //!   one-step logins, use the hook.
-//! - A hook of the application names the account, which it may create ([`SsoConnection::create_account`]). It can't link again
-//!   what the user has unlinked.
+//! - A hook of the application names the account, which it may create ([`SsoConnection::create_account`]). It can't
+//!   restore a link that the user has removed.
 //! - The signed-in user connects the provider on the account page, `/account/security`. Like any other change of how they sign
-//!   in, this needs proofs of the last five minutes. The provider is asked to sign the user in again, so that nobody is linked
-//!   to an account that somebody else has left signed in there.
+//!   in, this needs proofs from the last five minutes. The provider is asked to sign the user in again, because
+//!   somebody else may have left their account signed in there.
 //!
 //! The first two ways usually need the user's e-mail address. Many providers put only `sub` into the ID token, and have the
-//! address at their userinfo endpoint: call [`OidcProvider::userinfo`] for them. A sign-in that fails without an address logs
-//! this.
+//! address at their userinfo endpoint: call [`OidcProvider::userinfo`] for them. A sign-in that fails because the
+//! address is missing logs a warning.
 //!
-//! A sign-in that fails tells the user what helps, and records `authn_login_fail` with a reason
-//! ([`EventKind::LoginFailed`](crate::event::EventKind::LoginFailed)). Only somebody whose address the provider has verified
-//! learns whether an account has this address.
+//! A sign-in that fails shows the user what helps, and records `authn_login_fail` with a reason
+//! ([`EventKind::LoginFailed`](crate::event::EventKind::LoginFailed)). Only somebody whose address the provider has
+//! verified learns whether an account has this address.
 //!
 //! # Fresh sign-ins
 //!
 //! A provider that remembers its user signs them in without asking for anything. Where that is not enough, the provider must
 //! ask again: for a login with `prompt=login` or `max_age`, and before a user changes how they sign in. `OidcProvider` sends
-//! `prompt=login` and `max_age`. The `auth_time` of the ID token is the time of the proof, never a later one.
+//! `prompt=login` and `max_age`. The `auth_time` of the ID token becomes the time of the proof, never a later time.
 //!
-//! If `auth_time` is missing or too old, the sign-in is not fresh. Such a login refuses it, and the user sees why. There is one
-//! exception: a sign-in of unknown age counts after another step of the same login, because that step is fresh. Plain
-//! OAuth 2 providers such as `GitHub` never send the time. A user who has only such a provider can't change how they sign in,
-//! nor use clients that send `prompt=login` or `max_age`, unless the operator accepts
-//! [what that means](SsoConnection::insecure_assume_fresh). Give these users another method: a contact, or a password.
+//! If `auth_time` is missing or too old, the sign-in is not fresh. A login that must be fresh refuses it, and the user
+//! sees why. There is one exception: a sign-in of unknown age counts after another step of the same login, because that
+//! step is fresh. Plain OAuth 2 providers such as `GitHub` never send the time. A user who has only such a provider
+//! can't change how they sign in, nor use clients that send `prompt=login` or `max_age`, unless the operator
+//! [accepts the risk](SsoConnection::insecure_assume_fresh). Give these users another method: a contact, or a password.
 //!
 //! # Outages
 //!
 //! Nothing is fetched before the first user comes. A provider that is slow or down fails only its own sign-ins: the login
-//! stays open, and the user can try another method. After 60 such failures in a minute, it is not called for the same client
-//! address until a minute later. Tokens of a provider are not stored.
+//! stays open, and the user can try another method. Each client address can cause at most 60 such failures a minute.
+//! Beyond that, the provider is not called for it. Tokens of a provider are not stored.
 
 mod connection;
 mod connections;

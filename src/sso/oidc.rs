@@ -84,7 +84,7 @@ struct UserInfo {
 }
 
 impl OidcProvider {
-    /// Creates a provider from its issuer URL, exactly as in its ID tokens, and from our client id there.
+    /// Creates a provider from its issuer URL, exactly as in its ID tokens, and from this service's client id there.
     ///
     /// # Errors
     ///
@@ -115,7 +115,8 @@ impl OidcProvider {
     }
 
     setters! {
-        /// Authenticates with this secret in a header (`client_secret_basic`), which every provider supports.
+        /// Authenticates with this secret in a header (`client_secret_basic`), which OAuth 2 requires providers to
+        /// support.
         pub fn secret(secret: ClientSecret) { auth: ClientAuth::Basic(secret) }
 
         /// Authenticates with this secret in the request body (`client_secret_post`).
@@ -163,8 +164,8 @@ impl OidcProvider {
         Ok(self)
     }
 
-    /// Accepts the issuers of all directories of a provider that serves many, such as
-    /// `https://login.microsoftonline.com/{tenantid}/v2.0`. The metadata must name this template.
+    /// Accepts the issuers of all directories of a multi-tenant provider, such as
+    /// `https://login.microsoftonline.com/{tenantid}/v2.0`. The metadata must have this template as its issuer.
     ///
     /// Anyone can open a directory. Links of users belong to their directory, but no directory vouches for an e-mail address, so
     /// [`trust_email_domain`](super::SsoConnection::trust_email_domain) has no effect. Use the URL of your own directory as
@@ -186,7 +187,7 @@ impl OidcProvider {
         /// Needed if the ID tokens of the provider have only `sub`, although the scopes `email` and `profile` were granted.
         /// OpenID Connect Core §5.4 allows that, and many providers do it. Google and Apple put the address into the ID token.
         /// Entra ID does so only with the optional claim `email`, and never sends `email_verified`. If you are not sure, sign in
-        /// once: where an address is needed and missing, a warning in the log says so, and the login page says that the provider
+        /// once: if an address is needed but missing, a warning is logged, and the login page says that the provider
         /// did not share the address.
         pub fn userinfo() { has_userinfo: true }
 
@@ -201,15 +202,15 @@ impl OidcProvider {
         self
     }
 
-    /// Refuses users whose ID token lacks one of these methods, such as `mfa`. Defaults to none.
+    /// Refuses users whose ID token lacks any of these methods, such as `mfa`. Defaults to none.
     pub fn require_amr<'a>(mut self, methods: impl IntoIterator<Item = &'a str>) -> Self {
         self.rules.amr = methods.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// Refuses users whose ID token does not have this text as this claim, such as `hd` for the organization of a Google
-    /// account. Can be called several times. Claims that have a setting or a check of their own, such as `sub`, `acr` and
-    /// `email`, never match.
+    /// Refuses users whose ID token does not have this claim with this string value, such as `hd` for the organization
+    /// of a Google account. Can be called several times. Claims that have a setting or a check of their own, such as
+    /// `sub`, `acr` and `email`, never match.
     pub fn require_claim(mut self, name: &str, value: &str) -> Self {
         self.rules.claims.push((name.to_owned(), value.to_owned()));
         self

@@ -13,9 +13,9 @@ const LONGEST_CODE: usize = 4096;
 
 /// An identity provider that signs users in by the authorization code flow of OAuth 2.
 ///
-/// The login service creates and checks `state`, remembers which login a user left for the provider, and hands over the
-/// parameters with which the user comes back. Both methods may take time: 15 seconds for
-/// each call, with everything that it fetches.
+/// The login service creates and checks `state`, remembers which login sent a user to the provider, and passes on the
+/// parameters with which the user comes back. Each call of these methods may take 15 seconds, including everything that
+/// it fetches.
 ///
 /// [`GitHub`](super::GitHub) is an example without ID tokens.
 pub trait SsoProvider: Send + Sync + 'static {
@@ -42,7 +42,7 @@ pub struct SsoRequest<'a> {
 }
 
 impl<'a> SsoRequest<'a> {
-    /// Creates a request. The login service does this. Use it to test your own provider.
+    /// Creates a request. The login service does this itself; use it to test your own provider.
     pub fn new(redirect_uri: &'a str, state: &'a str, nonce: &'a str, code_challenge: &'a CodeChallenge) -> Self {
         Self { redirect_uri, state, nonce, code_challenge, max_age: None }
     }
@@ -73,8 +73,8 @@ impl<'a> SsoRequest<'a> {
         self.code_challenge
     }
 
-    /// Returns how long ago the user may have authenticated at the provider. Zero means that the provider must ask the user
-    /// again. Providers that can't be asked for this ignore it. The login service always checks
+    /// Returns how long ago the user may have authenticated at the provider, at most. Zero means that the provider must
+    /// ask the user again. Providers that can't be asked for this ignore it. The login service always checks
     /// [`ProviderUser::auth_time`].
     pub fn max_age(&self) -> Option<Duration> {
         self.max_age
@@ -91,7 +91,7 @@ pub struct SsoCallback<'a> {
 }
 
 impl<'a> SsoCallback<'a> {
-    /// Creates a callback. The login service does this. Use it to test your own provider.
+    /// Creates a callback. The login service does this itself; use it to test your own provider.
     pub fn new(
         redirect_uri: &'a str,
         parameters: &'a [(&'a str, &'a str)],
@@ -155,7 +155,7 @@ impl fmt::Debug for SsoCallback<'_> {
 pub enum SsoError {
     /// The user canceled, or the provider does not let the user in.
     Denied,
-    /// The answer is wrong, so nothing in it counts.
+    /// The response is invalid, so nothing in it counts.
     Failed(&'static str),
     /// The provider can't be reached, or did not answer in time.
     Unavailable(&'static str),

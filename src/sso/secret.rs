@@ -6,7 +6,8 @@ use zeroize::Zeroizing;
 
 use crate::util::error::ConfigError;
 
-/// The secret of this service at a provider. Its `Debug` output shows nothing, and its memory is wiped when it is dropped.
+/// The client secret of this service at a provider. Its `Debug` output shows nothing, and its memory is wiped when it
+/// is dropped.
 pub struct ClientSecret(Zeroizing<String>);
 
 impl ClientSecret {

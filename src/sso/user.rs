@@ -25,7 +25,7 @@ pub struct ProviderUser {
 
 impl ProviderUser {
     /// Creates a user. `subject` must never change and never be given to another user of this issuer. Names and e-mail
-    /// addresses are not like that; the number of an account often is.
+    /// addresses don't qualify; account numbers often do.
     pub fn new(issuer: impl Into<String>, subject: impl Into<String>) -> Self {
         Self {
             issuer: issuer.into(),
@@ -41,7 +41,7 @@ impl ProviderUser {
         }
     }
 
-    /// Sets the e-mail address. `verified` means that the provider has made sure that it belongs to the user.
+    /// Sets the e-mail address. `verified` means that the provider has checked that it belongs to the user.
     pub fn with_email(mut self, email: impl Into<String>, verified: bool) -> Self {
         (self.email, self.email_verified) = (Some(email.into()), verified);
         self

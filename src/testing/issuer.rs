@@ -28,7 +28,7 @@ use crate::{
 
 /// An issuer of access tokens, to test a service behind a [`BearerLayer`](crate::BearerLayer) without a login.
 ///
-/// Each issuer creates its own keys, and only its own [`verifier`](Self::verifier) knows them. Clones are the same issuer.
+/// Each issuer creates its own keys, and only its own [`verifier`](Self::verifier) knows them. Clones share the keys.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -100,7 +100,7 @@ impl TestIssuer {
     ///
     /// # Panics
     ///
-    /// Panics if the name of the issuer or of the service can't be one, such as an empty name.
+    /// Panics if the name of the issuer or of the service is invalid, for example empty.
     pub fn verifier(&self) -> Verifier {
         Verifier::new(self.clone(), &self.name, &self.audience, Arc::clone(&self.clock))
             .expect("an issuer and an audience have names")
@@ -111,7 +111,7 @@ impl TestIssuer {
     ///
     /// # Panics
     ///
-    /// Panics if the key does not sign.
+    /// Panics if signing fails.
     pub fn token(&self, claims: impl FnOnce(TestClaims) -> TestClaims) -> String {
         self.sign(bearer::TYPE, &claims(self.claims()).0)
     }
@@ -229,7 +229,7 @@ impl TestClaims {
         /// Sets the user.
         pub fn subject(name: &str) { 0.sub: name.to_owned() }
 
-        /// Sets the application that got the token.
+        /// Sets the client that the token was issued to.
         pub fn client_id(name: &str) { 0.client_id: name.to_owned() }
 
         /// Sets the tenant.
@@ -238,10 +238,10 @@ impl TestClaims {
         /// Sets the scope, as names that are separated by spaces.
         pub fn scope(names: &str) { 0.scope: Some(names.to_owned()) }
 
-        /// Sets another service than that of the issuer's verifier.
+        /// Sets an audience other than that of the issuer's verifier.
         pub fn audience(name: &str) { 0.aud: Audience::One(name.to_owned()) }
 
-        /// Sets another issuer, although this one signs.
+        /// Sets the name of another issuer. This one still signs.
         pub fn issuer(name: &str) { 0.iss: name.to_owned() }
     }
 
@@ -251,7 +251,7 @@ impl TestClaims {
         self
     }
 
-    /// Lets the token end an hour ago.
+    /// Sets the expiry to an hour ago.
     pub fn expired(mut self) -> Self {
         self.0.iat = self.0.iat.saturating_sub(4200);
         self.expires_in(Duration::from_secs(600))
@@ -283,7 +283,7 @@ impl TestClaims {
     ///
     /// # Panics
     ///
-    /// Panics if the value can't be written as JSON, or if the claim has a method of its own here.
+    /// Panics if the value can't be written as JSON, or if this type has another method for the claim.
     pub fn claim(mut self, name: &str, value: impl Serialize) -> Self {
         let own = serde_json::to_value(&self.0).expect("claims are JSON");
         assert!(own.get(name).is_none_or(|_| self.0.more.contains_key(name)), "{name} has a method of its own");

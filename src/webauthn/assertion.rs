@@ -54,7 +54,7 @@ impl<'a> AssertionRequest<'a> {
 pub struct AssertionVerdict {
     /// The new value of the signature counter. It never decreases.
     pub sign_count: u32,
-    /// Whether the credential has been copied to another device.
+    /// Whether the credential is currently backed up (the flag BS), for example synced to other devices.
     pub backed_up: bool,
     /// Whether the authenticator has verified its user.
     pub user_verified: bool,

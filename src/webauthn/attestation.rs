@@ -15,9 +15,9 @@ const MOST_BYTES: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Attestation {
-    /// The authenticator, or the browser, states nothing.
+    /// There is no attestation statement (`none`).
     None,
-    /// The new key has signed its own registration (`packed`, without a certificate).
+    /// Self attestation: the new key has signed its own registration (`packed`, without a certificate).
     SelfSigned,
     /// There is a statement in another format, which was not verified.
     Unverified,

@@ -11,8 +11,8 @@ pub struct StoredCredential {
     pub public_key: Vec<u8>,
     /// The signature counter of the last response. Zero if the authenticator does not count.
     pub sign_count: u32,
-    /// Whether the credential can be copied to other devices. This never changes.
+    /// Whether the credential can be backed up (the flag BE), as synced passkeys can. This never changes.
     pub backup_eligible: bool,
-    /// Whether the credential has been copied.
+    /// Whether the credential is currently backed up (the flag BS).
     pub backed_up: bool,
 }

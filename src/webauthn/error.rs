@@ -4,9 +4,9 @@ use std::fmt;
 
 /// Why the response of an authenticator is refused.
 ///
-/// The texts name the failed check and nothing of the response, so they can be logged. Do not send them to callers:
-/// which check failed can reveal whether a credential exists. [`Malformed`](Self::Malformed) is the exception, because it
-/// depends on the response alone.
+/// The texts name the failed check and contain nothing from the response, so they can be logged. Do not send them to
+/// callers: which check failed can reveal whether a credential exists. [`Malformed`](Self::Malformed) is the exception,
+/// because it depends on the response alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WebauthnError {

@@ -45,7 +45,7 @@
 //! Besides failed checks: CBOR that is not canonical, is truncated, or has trailing bytes; names that appear twice in JSON;
 //! RSA keys with fewer than 2048 or more than 4096 bits; challenges of fewer than 16 bytes. Everything is bounded in size.
 //!
-//! Certificates of attestations are not verified. See [`AttestationPolicy`].
+//! Attestation certificates are not verified. See [`AttestationPolicy`].
 
 mod assertion;
 mod attestation;

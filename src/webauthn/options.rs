@@ -88,7 +88,7 @@ const PUBLIC_KEY: &str = "public-key";
 
 impl RelyingParty {
     /// Returns options to create a discoverable credential, which can sign in without a username. `existing` are the ids
-    /// of the credentials that the user already has: their authenticators refuse to make another one.
+    /// of the credentials that the user already has: their authenticators refuse to create another one.
     pub fn creation_options(
         &self,
         challenge: &[u8],

@@ -2,7 +2,7 @@
 
 use crate::util::fmt::named_enum;
 
-/// Which assertions are accepted by their signature counter.
+/// Whether an assertion is accepted if its signature counter has not increased.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CounterPolicy {
@@ -15,7 +15,7 @@ pub enum CounterPolicy {
 }
 
 named_enum! {
-    /// Whether the authenticator has to verify its user, by a PIN or by a fingerprint for example.
+    /// Whether the authenticator has to verify its user, for example by a PIN or a fingerprint.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum UserVerification {
@@ -24,14 +24,14 @@ named_enum! {
         Required = "required",
         /// Asks for user verification, and accepts responses without it.
         Preferred = "preferred",
-        /// Asks authenticators not to verify the user, and accepts both.
+        /// Asks authenticators not to verify the user, and accepts responses with or without user verification.
         Discouraged = "discouraged",
     }
 
     pub(super) fn as_str;
 }
 
-/// Whether credentials may be copied to other devices, as synced passkeys are.
+/// Whether credentials may be backed up, as synced passkeys are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackupPolicy {

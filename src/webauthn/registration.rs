@@ -16,7 +16,7 @@ use crate::jose::Algorithm;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistrationVerdict {
-    /// The id of the new credential. Refuse ids that are already registered, also by other users.
+    /// The id of the new credential. Refuse ids that are already registered, even by other users.
     pub id: Vec<u8>,
     /// The public key as a COSE key.
     pub public_key: Vec<u8>,
@@ -26,9 +26,9 @@ pub struct RegistrationVerdict {
     pub sign_count: u32,
     /// Whether the authenticator has verified its user.
     pub user_verified: bool,
-    /// Whether the credential can be copied to other devices.
+    /// Whether the credential can be backed up (the flag BE), as synced passkeys can.
     pub backup_eligible: bool,
-    /// Whether the credential has been copied.
+    /// Whether the credential is currently backed up (the flag BS).
     pub backed_up: bool,
     /// The outcome of checking the attestation.
     pub attestation: Attestation,

@@ -36,7 +36,7 @@ impl RelyingParty {
     ///
     /// # Errors
     ///
-    /// Returns an error if `id` is not a lower-case domain name. Browsers accept no addresses.
+    /// Returns an error if `id` is not a lower-case domain name. Browsers accept no IP addresses.
     pub fn new(id: impl Into<String>) -> Result<Self, ConfigError> {
         let id = id.into();
         let is_domain = origin::host_and_port(&id).is_some_and(|(host, port)| host == id && port.is_none());
@@ -54,7 +54,7 @@ impl RelyingParty {
         })
     }
 
-    /// Allows an origin, such as `https://login.example.com`. Without any, no response is accepted.
+    /// Allows an origin, such as `https://login.example.com`. Without an allowed origin, no response is accepted.
     ///
     /// # Errors
     ///

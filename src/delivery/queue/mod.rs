@@ -35,7 +35,7 @@ named_enum! {
         Refused = "refused",
         /// All attempts failed.
         Exhausted = "exhausted",
-        /// Its code expired, or would have expired before the next attempt.
+        /// It expired, or would have expired before the next attempt.
         Expired = "expired",
         /// The queue was dropped or its runtime ended first. The message may have been sent.
         Stopped = "stopped",
@@ -49,7 +49,7 @@ named_enum! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LaneStats {
-    /// Jobs that wait for a worker.
+    /// Messages and decoys that wait for a worker.
     pub waiting: usize,
     /// Sent messages.
     pub sent: u64,
@@ -59,10 +59,10 @@ pub struct LaneStats {
 
 /// Sends messages in the background. [`push`](Self::push) never waits.
 ///
-/// Tenants take turns, so a flood of one does not delay the others. If a tenant asks for a code that is sent to no one, a
-/// [decoy](Self::push_decoy) waits in its place and then keeps a worker busy for as long as one of the last messages did. The
-/// owner of a mailbox therefore cannot find out, from the time of a message of their own, how many of the codes requested
-/// before it were sent.
+/// Tenants take turns, so a flood of one does not delay the others. If a requested code has no recipient, a
+/// [decoy](Self::push_decoy) waits in its place and then keeps a worker busy for as long as one of the last messages
+/// did. The owner of a mailbox therefore cannot infer, from when their own message arrives, how many of the codes
+/// requested before it were sent.
 ///
 /// Each channel has its own sender, bounded queue and workers, so a slow gateway does not delay the
 /// other channels. Temporary failures are retried after half a second, one second, two seconds and
@@ -71,8 +71,8 @@ pub struct LaneStats {
 ///
 /// Clones share the same queue. Workers are tasks of the runtime in which `push` is called, and
 /// exist only while there is something to send. When the last clone is dropped, running attempts
-/// are finished, and everything else is reported as undelivered. Messages that wait when a runtime
-/// ends are sent by the next runtime in which `push` is called.
+/// are finished, and everything else is reported as undelivered. Messages that still wait when a runtime ends are sent
+/// by the next runtime in which `push` is called.
 #[derive(Clone)]
 #[must_use]
 pub struct Queue {
@@ -126,10 +126,10 @@ impl Queue {
         self.push_job(channel, Job { message, is_decoy: false })
     }
 
-    /// Queues a decoy: a message that is never sent. Use it if the code that was requested is sent to no one.
+    /// Queues a decoy: a message that is never sent. Use it if the requested code has no recipient.
     ///
-    /// It takes a place like the message, and keeps it for as long as a message took recently. So neither the call nor the
-    /// time of later messages reveals which of the two it was.
+    /// It takes a place in the queue like a message, and keeps a worker busy for as long as a recent message did. So
+    /// neither the call nor the time of later messages reveals which of the two it was.
     pub fn push_decoy(&self, channel: Channel, message: Message) -> bool {
         self.push_job(channel, Job { message, is_decoy: true })
     }
@@ -154,8 +154,8 @@ impl Queue {
         is_taken
     }
 
-    /// Removes the messages to this recipient that wait, for example after an account was deleted. One that is being sent is not
-    /// stopped.
+    /// Removes the queued messages to this recipient, for example after an account was deleted. A message that is being
+    /// sent is not stopped.
     pub fn forget(&self, tenant: &Tenant, to: &str) {
         for (_, lane) in &self.lanes {
             lane.forget(tenant, to);

@@ -65,8 +65,9 @@ impl Smtp {
     ///
     /// # Security
     ///
-    /// Prefer `relay` if the server offers it. Somebody between here and the server can answer for it before TLS begins, so that
-    /// messages count as sent and never arrive. They learn neither the messages nor the password.
+    /// Prefer `relay` if the server offers it. An attacker on the network path can answer for the server before TLS
+    /// begins, so that messages count as sent but never arrive. The attacker learns neither the messages nor the
+    /// password.
     ///
     /// # Errors
     ///

@@ -48,8 +48,8 @@ use crate::{
 /// }
 /// ```
 ///
-/// A message that tells a user about a change has `notice`, such as `passkey_added`, in place of `code`. One with a link has
-/// `link`, an object with `kind`, such as `invitation`, and `url`.
+/// A notice of a change has `notice`, such as `passkey_added`, in place of `code`. A message with a link has `link`, an
+/// object with `kind`, such as `invitation`, and `url`.
 ///
 /// `text` is that of [`Message::text`], and `expires_at` is in Unix seconds. `id` is the same for
 /// all attempts: a gateway that has already sent the message should return a 200 and do nothing.
@@ -70,10 +70,9 @@ use crate::{
 ///
 /// # Response
 ///
-/// Only the status matters; the body is not read. 2xx means success. 408, 425, 429, 5xx, connection
-/// errors and timeouts are retried, not before the number of seconds in `retry-after`. Everything
-/// else is a permanent failure. Redirects are not followed, so that codes are never sent to other
-/// URLs.
+/// Only the status matters; the body is not read. 2xx means success. 408, 425, 429, 5xx, connection errors and timeouts
+/// are retried, after at least the number of seconds in `retry-after`, up to a minute. Everything else is a permanent
+/// failure. Redirects are not followed, so that codes are never sent to other URLs.
 #[must_use]
 pub struct Webhook {
     url: Uri,
