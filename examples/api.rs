@@ -1,4 +1,4 @@
-//! An API far away from its login service. It verifies access tokens with the keys that the issuer
+//! An API without access to the store of its login service. It verifies access tokens with the keys that the issuer
 //! publishes, and needs only the issuer's URL.
 //!
 //!     cargo run --example server                                    # the issuer, in another terminal
@@ -6,8 +6,8 @@
 //!     curl -i -H "authorization: Bearer $TOKEN" http://127.0.0.1:3000/orders
 //!
 //! Use a token that <http://localhost:8080/demo/> shows after a login, or the `$TOKEN` of the
-//! commands that the server prints. No further setup is needed. To use another issuer, pass its URL
-//! as second argument, and the name of this service in its tokens as third.
+//! commands that the server prints. No further setup is needed. To use another issuer, pass its URL as the second
+//! argument, and the audience of its tokens as the third.
 
 #![expect(clippy::print_stdout, reason = "prints its address")]
 

@@ -1,7 +1,7 @@
 //! Accounts of your own with bcrypt hashes, which become argon2 hashes at the first successful login.
 //!
-//! Run it with `cargo run --example bcrypt_users`. It signs a user in as the login service does. In your application,
-//! pass the accounts to `AuthServiceBuilder::users` instead.
+//! Run it with `cargo run --example bcrypt_users`. It signs in a user just as the login service does. In your
+//! application, pass the accounts to `AuthServiceBuilder::users` instead.
 
 #![expect(clippy::print_stdout, reason = "prints the outcome of each attempt")]
 

@@ -1,11 +1,11 @@
-//! A plain hyper server (HTTP/1 and HTTP/2) with a limit per client address, also behind proxies,
-//! and a graceful shutdown.
+//! A plain hyper server (HTTP/1 and HTTP/2) with a limit per client address, which works behind proxies, and a graceful
+//! shutdown.
 //!
 //!     cargo run --example hyper
 //!
 //!     curl -i http://127.0.0.1:3000/
 //!
-//! This machine is configured as a trusted proxy, so that you can play one. Each of these is a
+//! This machine is configured as a trusted proxy, so that you can play the proxy. Each of these requests is from a
 //! different client, with 5 requests in any 10 seconds.
 //!
 //!     curl -i http://127.0.0.1:3000/ -H 'x-forwarded-for: 198.51.100.7'

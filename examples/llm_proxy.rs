@@ -1,5 +1,5 @@
-//! A proxy in front of a language model: 1,000 tokens a minute for each API key, charged as they stream, and two open
-//! answers at most.
+//! A proxy in front of a language model: 1,000 tokens a minute for each API key, charged as they stream, and at most
+//! two open responses.
 //!
 //!     cargo run --example llm_proxy
 //!

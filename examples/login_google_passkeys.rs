@@ -3,8 +3,8 @@
 //!     GOOGLE_CLIENT_ID=… GOOGLE_CLIENT_SECRET=… cargo run --example login_google_passkeys --features external-providers
 //!
 //! Register `http://localhost:3000/authentication/sso/google/callback` as a redirect URI at Google first. Sign in with Google,
-//! and add a passkey at `/account/security`. That needs Google and a code by e-mail, which this program prints. Google does
-//! not tell when it last asked for a password, so it is not enough alone.
+//! and add a passkey at `/account/security`. That takes Google and a code by e-mail, which this program prints. Google
+//! does not report when it last asked for a password, so Google alone is not enough.
 
 #![expect(clippy::print_stdout, reason = "prints what to open, and codes")]
 

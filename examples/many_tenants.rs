@@ -1,4 +1,4 @@
-//! One application that many tenants use, each with users of its own.
+//! One application that many tenants use, each with its own users.
 //!
 //!     cargo run --example many_tenants
 //!

@@ -2,8 +2,8 @@
 //!
 //!     cargo run --example own_pages
 //!
-//! It prints the URL to open, the name and password of its one user, and codes. `/account/security` asks for two steps before a
-//! change: the page serves such a step-up, too.
+//! It prints the URL to open, the name and password of its one user, and codes. `/account/security` asks for two steps
+//! before a change: the login page handles this, too.
 
 #![expect(clippy::print_stdout, reason = "prints what to open")]
 

@@ -2,9 +2,9 @@
 //!
 //!     cargo run --example plans_from_database
 //!
-//!     curl -i http://127.0.0.1:3000/ -H 'x-api-key: demo-acme-key'      # 600 in any minute, as the database says
+//!     curl -i http://127.0.0.1:3000/ -H 'x-api-key: demo-acme-key'      # 600 in any minute, from the database
 //!     curl -i http://127.0.0.1:3000/ -H 'x-api-key: demo-initech-key'   # 60, because the database has no plan for it
-//!     curl -i http://127.0.0.1:3000/upgrade -X POST                     # acme gets 1,200, at the latest after 10 seconds
+//!     curl -i http://127.0.0.1:3000/upgrade -X POST                     # acme gets 1,200, within 10 seconds
 
 #![expect(clippy::print_stdout, reason = "prints its address")]
 

@@ -2,7 +2,7 @@
 //!
 //!     cargo run --example worst_minute
 //!
-//! A client is silent for a minute and then sends a request every millisecond for two minutes. The clock of the example does
+//! A client is silent for a minute and then sends a request every millisecond for two minutes. The example's clock does
 //! not wait, so the answer comes at once. `governor` is the engine of tower_governor, with its own test clock. Many
 //! services count in fixed windows, or estimate a sliding window from two of them; both are a few lines below.
 

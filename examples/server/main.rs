@@ -5,17 +5,19 @@
 //! It prints links to open and curl commands to try; `--help` lists its flags. Copy the parts that you need:
 //!
 //! - `config.rs`, `help.rs` and `listen.rs` read the flags, `storage.rs` opens the store, and `state.rs` has the budgets.
-//!   `users.rs` and `storage.rs` are all that `crates/tollgate-sqlx/examples/server` has otherwise, for databases.
+//!   `crates/tollgate-sqlx/examples/server`, which uses databases, replaces only `users.rs` and `storage.rs`.
 //! - `demo.rs` has the tenants, keys and users, `written.rs` and `file.rs` read your own from a file, with `budgets.rs`,
 //!   `clients.rs`, `policies.rs`, `senders.rs`, `providers.rs`, `login_*.rs`, `server_settings.rs` and `secret_text.rs`. `problems.rs`
-//!   collects what is wrong, `check.rs` prints it, `hash_password.rs` hashes a password, and `client_secrets.rs` makes secrets. `people.rs` and
-//!   `accounts.rs` keep the accounts as the file says, `applied.rs` what it said.
+//!   collects what is wrong, `check.rs` prints it, `hash_password.rs` hashes a password, and `client_secrets.rs` makes
+//!   secrets. `people.rs` and `accounts.rs` keep the accounts in line with the file, and `applied.rs` remembers what
+//!   was applied.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` and `sent.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
 //! - `account.rs` has the pages of signed-in users, `sso_demo.rs` another identity provider for `--sso-demo`.
 //! - `notices.rs` prints what an operator must know, and `prometheus.rs` serves counters.
-//! - `run.rs` assembles everything, `serve.rs` starts and stops the server, `ready.rs` answers probes, `connections.rs` and `idle.rs` bound its connections, `limits.rs` has the
-//!   budgets of addresses, `readers.rs` decides who reads the event log, and `localhost.rs` sends pages to its own name.
+//! - `run.rs` assembles everything, `serve.rs` starts and stops the server, `ready.rs` answers probes, `connections.rs`
+//!   and `idle.rs` bound its connections, `limits.rs` has the per-address budgets, `readers.rs` decides who reads the
+//!   event log, and `localhost.rs` sends pages to its own name.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "prints messages for the person who runs it")]
 
