@@ -354,8 +354,8 @@ impl Client {
         pub fn require_dpop() { tokens.require_dpop: true }
 
         /// Checks the policies of this client and of its tenant again whenever a code or a refresh token is exchanged,
-        /// against the proofs that still count. A password that was changed since, or a phone number that was removed,
-        /// does not.
+        /// against the proofs that still count. Those by a password that was changed since, or by a phone number that
+        /// was removed, do not.
         ///
         /// If they are not met, the answer is `invalid_grant`, and the tokens of the family are revoked, so the user has to sign
         /// in again. By default, a family lives as long as any of its proofs counts. The `acr` of the login is not checked
@@ -367,8 +367,9 @@ impl Client {
     /// be called several times. It is compared like a redirect URI.
     ///
     /// It should return a page, not a redirect to another origin: after a form was submitted, some browsers follow
-    /// redirects only to origins in the `Content-Security-Policy` of its page, which lists only this one. For `[::1]`,
-    /// which no policy can list, users get a link instead of a redirect after they have confirmed the logout.
+    /// redirects only to origins in the `Content-Security-Policy` of the page with the form, which lists only this one.
+    /// For `[::1]`, which no policy can list, users get a link instead of a redirect after they have confirmed the
+    /// logout.
     pub fn after_logout(self, uri: &str) -> Result<Self, ConfigError> {
         self.with_after_logout(RedirectUri::parse(uri)?)
     }

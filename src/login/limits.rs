@@ -9,7 +9,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// How long logins and one-time codes last, and how failed attempts slow callers down.
+/// The lifetimes of logins and one-time codes, and how failed attempts slow callers down.
 ///
 /// | Setting | Default | Allowed |
 /// |---|---|---|

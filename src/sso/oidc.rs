@@ -84,7 +84,7 @@ struct UserInfo {
 }
 
 impl OidcProvider {
-    /// Creates a provider from its issuer URL, exactly as in its ID tokens, and from this service's client id there.
+    /// Creates a provider from its issuer URL, exactly as in its ID tokens, and the client id of this service there.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@
 //! let app = app(clock.clone())?;
 //! for (passed, status) in [(0, StatusCode::OK), (59, StatusCode::TOO_MANY_REQUESTS), (1, StatusCode::OK)] {
 //!     clock.advance(Duration::from_secs(passed));
-//!     // the server inserts the address otherwise
+//!     // in production, the server inserts the address
 //!     let request = Request::get("/").extension(PeerAddr(([192, 0, 2, 1], 49152).into())).body(Body::empty())?;
 //!     assert_eq!(app.clone().oneshot(request).await?.status(), status);
 //! }
