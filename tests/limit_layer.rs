@@ -252,6 +252,26 @@ async fn a_claimed_tenant_never_replaces_a_proved_one() {
 }
 
 #[tokio::test]
+async fn an_inner_layer_proves_the_tenant_that_an_outer_layer_of_the_same_limiter_has_charged() {
+    for (outer_cost, left) in [(1, 4), (3, 2)] {
+        let limiter = limiter(Quota::per_minute(5).unwrap());
+        let keys = ApiKeys::new("x-api-key").unwrap().key("secret", "acme").unwrap();
+        let handler = service_fn(async |request: Request<Body>| {
+            let limit = RateLimit::from_extensions(request.extensions()).unwrap().remaining();
+            let tenant = Tenant::from_extensions(request.extensions()).map(Tenant::to_string);
+            Ok::<_, Infallible>(Response::new(format!("{tenant:?} {limit}")))
+        });
+        let stack = by_header(limiter.clone())
+            .cost(move |_| outer_cost)
+            .layer(RateLimitLayer::new(keys, limiter.clone()).layer(handler));
+        let mut request = request(Some("acme"));
+        request.headers_mut().insert("x-api-key", "secret".parse().unwrap());
+        assert_eq!(*stack.oneshot(request).await.unwrap().body(), format!("Some(\"acme\") {left}"));
+        assert_eq!(limiter.peek(&Tenant::parse("acme").unwrap()).unwrap().remaining(), left);
+    }
+}
+
+#[tokio::test]
 async fn a_claim_is_never_the_tenant_of_a_handler() {
     let limited = |source: Arc<dyn TenantSource>| {
         let handler = async |tenant: Option<Tenant>, limit: RateLimit| {

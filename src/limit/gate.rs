@@ -129,7 +129,9 @@ impl RateLimitGate {
             Err(error) => return MaybeReady::Ready(Err(self.unusable(error))),
         };
         let cost = self.cost_of(head);
-        let Some(ask) = self.unpaid(name, cost, head.extensions().get()) else {
+        let outer = head.extensions().get();
+        let Some(ask) = self.unpaid(name, cost, outer) else {
+            *extension = outer.and_then(|outer| outer.proved_by(name));
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         };
         #[cfg(feature = "redis")]
@@ -212,6 +214,7 @@ impl RateLimitGate {
         extension: &mut Option<RateLimit>,
     ) -> MaybeReady<RateLimitFuture> {
         let Some(mut ask) = self.unpaid(name, units, outer) else {
+            *extension = outer.and_then(|outer| outer.proved_by(name));
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         };
         if ask.call == CallAsk::Untracked {

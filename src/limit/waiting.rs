@@ -33,7 +33,11 @@ impl RateLimitGate {
             let name = found.await.map_err(|error| gate.unusable(&error))?;
             match gate.unpaid(&name, cost, outer.as_ref()) {
                 Some(ask) => gate.charge_waiting(&name, ask).await,
-                None => Ok(RateLimitPass::UNCHARGED),
+                None => {
+                    let mut pass = RateLimitPass::UNCHARGED;
+                    pass.keep(outer.and_then(|outer| outer.proved_by(&name)));
+                    Ok(pass)
+                }
             }
         })
     }

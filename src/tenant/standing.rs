@@ -2,7 +2,10 @@ use std::time::Duration;
 
 use http::Extensions;
 
-use super::id::{LimitKey, Tenant};
+use super::{
+    id::{LimitKey, Tenant},
+    source::TenantName,
+};
 use crate::util::clock::{Moment, UnixTime};
 
 /// The standing of a tenant in one quota at one moment.
@@ -273,6 +276,15 @@ impl RateLimit {
             true => self.charge = self.charge.with(charge),
             false => self.more.get_or_insert_default().charges.push(charge),
         }
+    }
+
+    /// Returns the finding of an inner layer that has nothing left to charge, if its source proves what was only claimed.
+    pub(crate) fn proved_by(&self, name: &TenantName<'_>) -> Option<Self> {
+        if name.is_claimed() || self.tenant().is_some() {
+            return None;
+        }
+        let charge = LimiterCharge { units: 0, ..self.charge };
+        Some(Self::new(name.to_known_key(), false, self.standing, charge, None))
     }
 
     /// Puts this into a request, or combines it with what an outer layer has put there.
