@@ -56,6 +56,8 @@ fn with_deadline(options: PgConnectOptions, deadline: Duration) -> PgConnectOpti
     options.options([
         ("statement_timeout", milliseconds.as_str()),
         ("lock_timeout", &milliseconds),
+        // a node that is lost in the middle of a transaction holds its locks no longer
+        ("idle_in_transaction_session_timeout", &milliseconds),
         ("default_transaction_isolation", "read committed"),
     ])
 }

@@ -245,7 +245,7 @@ fn the_deadline_is_that_of_the_server_too() {
     {
         database = database.deadline(deadline);
         let pool = database.postgres_pool().unwrap();
-        for name in ["statement_timeout", "lock_timeout"] {
+        for name in ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"] {
             let query = sqlx::query_scalar("select current_setting($1)").bind(name);
             let found: String = opened.runtime.block_on(query.fetch_one(pool)).unwrap();
             assert_eq!(found, shown, "{name}");
