@@ -63,7 +63,7 @@ async fn delays() -> Option<[Duration; 2]> {
     let slow = ["--seconds", "0.05"];
     let mut mail = PythonServer::start("mail.py", "aiosmtpd", &slow).await?;
     let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
-    let queue = Queue::builder().workers(1).unwrap().lane(Channel::Email, smtp).build();
+    let queue = Queue::builder().workers(1).unwrap().channel(Channel::Email, smtp).build();
     let known = |number: usize| format!("known{number}");
     let others = (0..40).map(known).chain(["eve".to_owned()]);
     let mount = |auth: AuthServiceBuilder| Router::new().fallback_service(auth.delivery(queue).build().unwrap());
@@ -181,7 +181,7 @@ async fn only_the_owner_of_an_account_gets_a_letter() {
     let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
     let others = ["grace".to_owned()];
     // one after the other, so that an extra letter would arrive first
-    let queue = Queue::builder().workers(1).unwrap().lane(Channel::Email, smtp).build();
+    let queue = Queue::builder().workers(1).unwrap().channel(Channel::Email, smtp).build();
     let server =
         login_server::axum("", others, |auth| Router::new().fallback_service(auth.delivery(queue).build().unwrap()))
             .await;
@@ -202,7 +202,7 @@ async fn a_refused_letter_is_logged_and_reported_to_the_callback() {
     let Some(mail) = mail().await else { return };
     let smtp = Smtp::insecure_plaintext("localhost", "no-reply@acme.example").unwrap().port(mail.port);
     let (tell, mut told) = mpsc::unbounded_channel();
-    let queue = Queue::builder().lane(Channel::Email, smtp).on_undelivered(move |message, why| {
+    let queue = Queue::builder().channel(Channel::Email, smtp).on_undelivered(move |message, why| {
         tell.send((message.to().to_owned(), why)).unwrap();
     });
     let queue = queue.build();

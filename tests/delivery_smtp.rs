@@ -154,7 +154,7 @@ async fn the_queue_retries_temporary_errors_and_reports_permanent_ones() {
     let reports = Arc::new(Mutex::new(Vec::new()));
     let reported = Arc::clone(&reports);
     let queue = Queue::builder()
-        .lane(Channel::Email, plain(&server))
+        .channel(Channel::Email, plain(&server))
         .on_undelivered(move |message, why| reported.lock().unwrap().push((message.to().to_owned(), why)))
         .build();
     let (refused, later) = (message("refused@example.com"), message("later@example.com"));

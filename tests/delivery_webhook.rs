@@ -186,7 +186,7 @@ async fn a_python_gateway_verifies_it_over_tls_and_untrusted_ones_get_nothing() 
 #[tokio::test]
 async fn retries_have_the_same_id_and_a_new_signature() {
     let mut gateway = Gateway::start([status(500), status(503)]).await;
-    let queue = Queue::builder().lane(Channel::Sms, gateway.webhook()).build();
+    let queue = Queue::builder().channel(Channel::Sms, gateway.webhook()).build();
     let message = message(Channel::Sms);
     assert!(queue.push(Channel::Sms, message.clone()));
     let attempts = [gateway.next().await, gateway.next().await, gateway.next().await];
@@ -291,8 +291,8 @@ async fn a_dead_gateway_does_not_delay_e_mail() {
     let dead = raw(async |_stream| std::future::pending().await).await;
     let outbox = Outbox::new();
     let queue = Queue::builder()
-        .lane(Channel::Sms, webhook(dead).timeout(Duration::from_secs(3_600)).unwrap())
-        .lane(Channel::Email, outbox.clone())
+        .channel(Channel::Sms, webhook(dead).timeout(Duration::from_secs(3_600)).unwrap())
+        .channel(Channel::Email, outbox.clone())
         .build();
     for _ in 0..20 {
         assert!(queue.push(Channel::Sms, message(Channel::Sms)));
@@ -326,7 +326,7 @@ async fn rejected_messages_are_reported_once() {
     let gateway = Gateway::start([status(422)]).await;
     let (tell, mut told) = mpsc::unbounded_channel();
     let queue = Queue::builder()
-        .lane(Channel::Sms, gateway.webhook())
+        .channel(Channel::Sms, gateway.webhook())
         .on_undelivered(move |message, why| tell.send((message.id().to_owned(), why)).unwrap())
         .build();
     let message = message(Channel::Sms);

@@ -127,20 +127,20 @@ impl AuthServiceBuilder {
 
     /// Sends one-time codes as text messages, which enables the method `sms`.
     pub fn sms(self, sender: impl Into<AnySender>) -> Self {
-        self.lane(Channel::Sms, sender.into())
+        self.channel(Channel::Sms, sender.into())
     }
 
     /// Sends one-time codes by e-mail, which enables the method `email`.
     pub fn email(self, sender: impl Into<AnySender>) -> Self {
-        self.lane(Channel::Email, sender.into())
+        self.channel(Channel::Email, sender.into())
     }
 
     /// Sends one-time codes by WhatsApp, which enables the method `whatsapp`.
     pub fn whatsapp(self, sender: impl Into<AnySender>) -> Self {
-        self.lane(Channel::Whatsapp, sender.into())
+        self.channel(Channel::Whatsapp, sender.into())
     }
 
-    fn lane(mut self, channel: Channel, sender: AnySender) -> Self {
+    fn channel(mut self, channel: Channel, sender: AnySender) -> Self {
         self.queue = self.queue.with_lane(channel, sender);
         self
     }

@@ -8,7 +8,7 @@
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! let outbox = Outbox::new();
 //! let queue = Queue::builder()
-//!     .lane(Channel::Email, outbox.clone())
+//!     .channel(Channel::Email, outbox.clone())
 //!     .on_undelivered(|message, why| eprintln!("{}: {}", message.tenant(), why.as_str()))
 //!     .build();
 //!
@@ -66,6 +66,6 @@ pub use self::{
     message::Message,
     notice::{Notice, NoticeKind},
     outbox::Outbox,
-    queue::{LaneStats, Queue, QueueBuilder, Undelivered},
+    queue::{ChannelStats, Queue, QueueBuilder, Undelivered},
     sender::{AnySender, OtpSender},
 };

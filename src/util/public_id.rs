@@ -56,7 +56,7 @@ crate::util::fmt::display!(PublicId, |own| &URL_SAFE_NO_PAD.encode(own.0));
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicIdError;
 
-crate::util::fmt::text_error!(PublicIdError, "a handle must be 22 characters of base64url");
+crate::util::fmt::text_error!(PublicIdError, "an id must be 22 characters of base64url");
 
 impl FromStr for PublicId {
     type Err = PublicIdError;

@@ -344,7 +344,7 @@ async fn c117_links_are_listed_and_removed_by_ids_that_belong_to_one_user() {
 #[tokio::test]
 async fn c117_users_are_told_by_phone_if_there_is_no_mail_and_a_service_without_senders_records_the_change() {
     let outbox = Outbox::new();
-    let by_phone = Queue::builder().lane(Channel::Sms, outbox.clone()).build();
+    let by_phone = Queue::builder().channel(Channel::Sms, outbox.clone()).build();
     let world = site(|service| service.delivery(by_phone)).await;
     let mut browser = world.browser();
     let fields = begin(&mut browser, "/sign-in?steps=2").await;

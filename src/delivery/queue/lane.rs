@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    LaneStats, Undelivered,
+    ChannelStats, Undelivered,
     attempts::{deliver, jitter, remaining_validity},
     recent::RecentTimes,
     settings::Settings,
@@ -107,9 +107,9 @@ impl Lane {
         lock(&self.state).undelivered += u64::from(!job.is_decoy);
     }
 
-    pub(super) fn stats(&self) -> LaneStats {
+    pub(super) fn stats(&self) -> ChannelStats {
         let state = lock(&self.state);
-        LaneStats { waiting: state.jobs.len(), sent: state.sent, undelivered: state.undelivered }
+        ChannelStats { waiting: state.jobs.len(), sent: state.sent, undelivered: state.undelivered }
     }
 }
 
@@ -297,7 +297,7 @@ mod tests {
         // both have two now
         assert_eq!(push(code()), (false, from_acme));
         assert_eq!(push(of_tenant("globex")), (false, Some("globex".to_owned())));
-        assert_eq!(lane.stats(), LaneStats { waiting: 4, sent: 0, undelivered: 3 });
+        assert_eq!(lane.stats(), ChannelStats { waiting: 4, sent: 0, undelivered: 3 });
     }
 
     struct OnlyCodes;

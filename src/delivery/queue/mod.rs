@@ -48,7 +48,7 @@ named_enum! {
 /// Counters of a channel. Decoys count only while they wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LaneStats {
+pub struct ChannelStats {
     /// Messages and decoys that wait for a worker.
     pub waiting: usize,
     /// Sent messages.
@@ -88,7 +88,7 @@ impl Queue {
         QueueBuilder::default()
     }
 
-    /// Returns this queue with one more lane.
+    /// Returns this queue with one more channel.
     pub(crate) fn with_lane(mut self, channel: Channel, sender: AnySender) -> Self {
         set_lane(&mut self.lanes, channel, sender);
         self
@@ -163,7 +163,7 @@ impl Queue {
     }
 
     /// Returns the counters of this channel.
-    pub fn stats(&self, channel: Channel) -> Option<LaneStats> {
+    pub fn stats(&self, channel: Channel) -> Option<ChannelStats> {
         self.find(channel).map(|lane| lane.stats())
     }
 
@@ -193,7 +193,7 @@ pub struct QueueBuilder {
 
 impl QueueBuilder {
     /// Sets the sender of a channel.
-    pub fn lane(mut self, channel: Channel, sender: impl Into<AnySender>) -> Self {
+    pub fn channel(mut self, channel: Channel, sender: impl Into<AnySender>) -> Self {
         set_lane(&mut self.lanes, channel, sender.into());
         self
     }

@@ -141,7 +141,7 @@ fn queue(script: &Script) -> (Queue, Reports) {
 
 fn builder(script: &Script) -> (QueueBuilder, Reports) {
     let reports = Reports::default();
-    let builder = Queue::builder().lane(Channel::Sms, script.clone()).clock(Follows::new()).on_undelivered({
+    let builder = Queue::builder().channel(Channel::Sms, script.clone()).clock(Follows::new()).on_undelivered({
         let reports = Arc::clone(&reports);
         move |message, why| reports.lock().unwrap().push((message.code().to_owned(), why))
     });
@@ -180,7 +180,7 @@ async fn messages_are_sent_once_in_the_background() {
     settle().await;
     assert_eq!(script.attempts("1"), [Duration::ZERO]);
     assert_eq!(given_up(&reports), []);
-    assert_eq!(queue.stats(Channel::Sms), Some(LaneStats { waiting: 0, sent: 1, undelivered: 0 }));
+    assert_eq!(queue.stats(Channel::Sms), Some(ChannelStats { waiting: 0, sent: 1, undelivered: 0 }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -274,7 +274,7 @@ async fn attempts_are_limited_by_the_timeout_and_by_the_expiry() {
 async fn a_hanging_channel_does_not_delay_others() {
     let hanging = Script::new([Step::Hang; 9]);
     let outbox = Outbox::new();
-    let queue = builder(&hanging).0.lane(Channel::Email, outbox.clone()).build();
+    let queue = builder(&hanging).0.channel(Channel::Email, outbox.clone()).build();
     for code in 0..100 {
         assert!(queue.push(Channel::Sms, message(&code.to_string())));
     }
@@ -282,7 +282,7 @@ async fn a_hanging_channel_does_not_delay_others() {
     sleep(Duration::from_millis(1)).await;
     assert_eq!(outbox.messages().len(), 1);
     assert_eq!(queue.stats(Channel::Sms).unwrap().waiting, 96);
-    assert_eq!(queue.stats(Channel::Email), Some(LaneStats { waiting: 0, sent: 1, undelivered: 0 }));
+    assert_eq!(queue.stats(Channel::Email), Some(ChannelStats { waiting: 0, sent: 1, undelivered: 0 }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -322,13 +322,13 @@ async fn a_sender_that_panics_loses_one_message() {
 #[tokio::test(start_paused = true)]
 async fn a_panicking_report_does_no_harm() {
     let script = Script::new([Step::Never]);
-    let builder = Queue::builder().lane(Channel::Sms, script.clone()).clock(Follows::new());
+    let builder = Queue::builder().channel(Channel::Sms, script.clone()).clock(Follows::new());
     let queue = builder.on_undelivered(|_, _| panic!("the report is broken")).workers(1).unwrap().build();
     assert!(!queue.push(Channel::Email, message("nowhere")));
     assert!(queue.push(Channel::Sms, message("1")));
     assert!(queue.push(Channel::Sms, message("2")));
     settle().await;
-    assert_eq!(queue.stats(Channel::Sms), Some(LaneStats { waiting: 0, sent: 0, undelivered: 2 }));
+    assert_eq!(queue.stats(Channel::Sms), Some(ChannelStats { waiting: 0, sent: 0, undelivered: 2 }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -372,7 +372,7 @@ async fn decoys_take_the_usual_time_of_a_message_and_are_not_counted() {
     assert!(queue.push_decoy(Channel::Sms, message("decoy")) && queue.push(Channel::Sms, message("2")));
     settle().await;
     assert_eq!(script.attempts("2"), [Duration::from_secs(10_000)]);
-    assert_eq!(queue.stats(Channel::Sms), Some(LaneStats { waiting: 0, sent: 2, undelivered: 0 }));
+    assert_eq!(queue.stats(Channel::Sms), Some(ChannelStats { waiting: 0, sent: 2, undelivered: 0 }));
     assert_eq!(given_up(&reports), []);
 }
 
@@ -530,7 +530,7 @@ fn a_push_outside_a_runtime_is_reported() {
     assert!(!queue.push(Channel::Sms, message("1")));
     assert!(!queue.push_decoy(Channel::Sms, message("decoy")));
     assert_eq!(given_up(&reports), [("1".to_owned(), Undelivered::Stopped)]);
-    assert_eq!(queue.stats(Channel::Sms).unwrap(), LaneStats { waiting: 0, sent: 0, undelivered: 1 });
+    assert_eq!(queue.stats(Channel::Sms).unwrap(), ChannelStats { waiting: 0, sent: 0, undelivered: 1 });
 }
 
 #[test]
@@ -539,7 +539,7 @@ fn messages_of_many_threads_are_accounted_for_once() {
     let outbox = Outbox::with_capacity(100_000).unwrap();
     let refused = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&refused);
-    let queue = Queue::builder().lane(Channel::Email, outbox.clone()).capacity(50).unwrap();
+    let queue = Queue::builder().channel(Channel::Email, outbox.clone()).capacity(50).unwrap();
     let queue = queue
         .on_undelivered(move |_, _| {
             counted.fetch_add(1, SeqCst);
@@ -643,7 +643,7 @@ proptest! {
                 assert!(sent == 0 || at.len() == first + 1);
                 sent_in_all += sent;
             }
-            let stats = LaneStats { waiting: 0, sent: sent_in_all as u64, undelivered: reports.len() as u64 };
+            let stats = ChannelStats { waiting: 0, sent: sent_in_all as u64, undelivered: reports.len() as u64 };
             assert_eq!(queue.stats(Channel::Sms), Some(stats));
         });
     }

@@ -26,7 +26,7 @@ use crate::util::{
 ///
 /// # let password = "";
 /// let smtp = Smtp::relay("smtp.acme.example", "Acme <no-reply@acme.example>")?.credentials("no-reply", password);
-/// let queue = Queue::builder().lane(Channel::Email, smtp).build();
+/// let queue = Queue::builder().channel(Channel::Email, smtp).build();
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 ///

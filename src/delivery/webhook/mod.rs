@@ -27,7 +27,7 @@ use crate::{
 ///
 /// # let key = "";
 /// let gateway = Webhook::new("https://gateway.acme.example/otp", key)?;
-/// let queue = Queue::builder().lane(Channel::Sms, gateway).build();
+/// let queue = Queue::builder().channel(Channel::Sms, gateway).build();
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 ///

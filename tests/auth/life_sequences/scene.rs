@@ -77,7 +77,7 @@ impl Scene {
         let outbox = Outbox::new();
         // no message waits for a decoy, which takes some real time
         let queue = Queue::builder().workers(64).unwrap().clock(clock.clone());
-        let queue = queue.lane(Channel::Sms, outbox.clone()).lane(Channel::Email, outbox.clone()).build();
+        let queue = queue.channel(Channel::Sms, outbox.clone()).channel(Channel::Email, outbox.clone()).build();
         let site = async |tenant: Tenant| {
             let world = World::on(store.clone(), clock.clone(), |service| {
                 let service = service.delivery(queue.clone()).sign_up(SignUp::Open);
