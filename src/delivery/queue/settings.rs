@@ -46,7 +46,11 @@ impl Settings {
 
     /// Reports an undelivered message. A panicking report function does no harm.
     pub(super) fn report(&self, message: &Message, why: Undelivered) {
-        let what = if message.notice().is_some() { "notice" } else { "one-time code" };
+        let what = match (message.notice(), message.link()) {
+            (Some(_), _) => "notice",
+            (None, Some(_)) => "link",
+            (None, None) => "one-time code",
+        };
         warning!("failed to deliver a {what} by {}: {}", message.channel().as_str(), why.as_str());
         if let Some(report) = &self.report {
             let _panicked = catch_unwind(AssertUnwindSafe(|| report(message, why)));
