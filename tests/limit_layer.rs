@@ -295,7 +295,7 @@ async fn a_claim_is_never_the_tenant_of_a_handler() {
         (Arc::new(ClientIp::peer()), "None ip:192.0.2.1", StatusCode::INTERNAL_SERVER_ERROR),
         // an address is no customer, whatever the application declares
         (Arc::new(ProvedTenant::new(ClientIp::peer())), "None ip:192.0.2.1", StatusCode::INTERNAL_SERVER_ERROR),
-        (Arc::new(ExtensionTenant::new()), "None ~anonymous", StatusCode::INTERNAL_SERVER_ERROR),
+        (Arc::new(ExtensionTenant), "None ~anonymous", StatusCode::INTERNAL_SERVER_ERROR),
     ];
     for (source, seen, status) in sources {
         for path in ["/", "/strict"] {
@@ -487,7 +487,7 @@ async fn b04_a_closure_claims_its_tenant_and_cannot_spend_the_reserve() {
     assert_eq!(admitted_with_a_reserve(closure).await, 2);
     assert_eq!(admitted_with_a_reserve(OwnSource).await, 2);
     assert_eq!(admitted_with_a_reserve(Arc::new(closure)).await, 2);
-    assert_eq!(admitted_with_a_reserve(ExtensionTenant::new().or(closure)).await, 2);
+    assert_eq!(admitted_with_a_reserve(ExtensionTenant.or(closure)).await, 2);
     assert_eq!(admitted_with_a_reserve(header()).await, 2);
     assert_eq!(admitted_with_a_reserve(ProvedTenant::new(closure)).await, 4);
     assert_eq!(admitted_with_a_reserve(ProvedTenant::new(header())).await, 4);

@@ -553,7 +553,7 @@ async fn anonymous_calls_leave_what_is_reserved() {
         vec![call(&metered(), streaming()).await, call(&metered(), streaming()).await];
     assert!(is_refused(&call::<_, Tracked<Scripted>>(&metered(), streaming()).await), "10 of 60 are left");
     assert_eq!(left(&limiter), 50);
-    let proved = RateLimitLayer::new(ExtensionTenant::new(), limiter.clone()).tracking_bodies().metered(45, 45);
+    let proved = RateLimitLayer::new(ExtensionTenant, limiter.clone()).tracking_bodies().metered(45, 45);
     let mut by_acme = Request::new(());
     by_acme.extensions_mut().insert(acme());
     let response = proved.layer(answering(streaming())).oneshot(by_acme).await.unwrap();
@@ -573,7 +573,7 @@ async fn anonymous_calls_leave_the_slots_that_are_reserved() {
     let second: Response<Tracked<Scripted>> = call(&tracking(&limiter), streaming()).await;
     assert_eq!((second.status(), left(&limiter)), (StatusCode::TOO_MANY_REQUESTS, 2));
     let by_acme = async || {
-        let proved = RateLimitLayer::new(ExtensionTenant::new(), limiter.clone()).tracking_bodies();
+        let proved = RateLimitLayer::new(ExtensionTenant, limiter.clone()).tracking_bodies();
         let mut request = Request::new(());
         request.extensions_mut().insert(acme());
         proved.layer(answering(streaming())).oneshot(request).await.unwrap()

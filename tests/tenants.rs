@@ -97,7 +97,7 @@ fn all_addresses_of_an_ipv6_customer_are_one_tenant() -> Result<(), ConfigError>
 
 #[test]
 fn a_name_is_the_same_tenant_regardless_of_its_source() -> Result<(), ConfigError> {
-    let source = ExtensionTenant::new()
+    let source = ExtensionTenant
         .or(HeaderTenant::new("x-tenant")?)
         .or(QueryTenant::new("tenant")?)
         .or(HostTenant::subdomain_of("example.com")?)
@@ -123,7 +123,10 @@ fn a_closure_can_be_a_source_in_a_chain() {
     let by_version = |head: Head<'_>| -> Result<Option<Tenant>, TenantError> {
         head.headers().get("api-version").map(Tenant::parse).transpose()
     };
-    let source = by_version.or(ExtensionTenant::from_fn(|name: &&str| Tenant::parse(name).ok()));
+    let by_extension = |head: Head<'_>| -> Result<Option<Tenant>, TenantError> {
+        Ok(head.extensions().get::<&str>().and_then(|name| Tenant::parse(name).ok()))
+    };
+    let source = by_version.or(by_extension);
     assert_eq!(find(&source, Request::get("/").header("api-version", "v1")), "v1");
     assert_eq!(find(&source, Request::get("/").extension("acme")), "acme");
     assert_eq!(find(&source, Request::get("/").extension("no tenant")), "nobody");

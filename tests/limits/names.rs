@@ -7,7 +7,9 @@ use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use tollgate::{
     ApiKeys, ClientIp, Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantSource,
     limit::MissingTenant,
-    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, QueryTenant, TenantError, TenantName},
+    tenant::{
+        ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant, TenantError, TenantName,
+    },
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -39,7 +41,9 @@ fn sources() -> Vec<(&'static str, Arc<dyn TenantSource>)> {
     let header = || HeaderTenant::new("x-tenant").unwrap();
     let keys = || ApiKeys::new("x-tenant").unwrap().key("key-of-acme", "acme").unwrap();
     let closure = |head: Head<'_>| head.headers().get("x-tenant").map(Tenant::parse).transpose();
-    let claim = ExtensionTenant::from_fn(|claim: &Claim| Tenant::parse(&claim.0).ok());
+    let claim = |head: Head<'_>| -> Result<Option<Tenant>, TenantError> {
+        Ok(head.extensions().get::<Claim>().and_then(|claim| Tenant::parse(&claim.0).ok()))
+    };
     let behind = || ClientIp::behind(["198.51.100.0/24"]).unwrap();
     vec![
         ("header", Arc::new(header())),
@@ -48,15 +52,15 @@ fn sources() -> Vec<(&'static str, Arc<dyn TenantSource>)> {
         ("host", Arc::new(HostTenant::whole_host())),
         ("subdomain", Arc::new(HostTenant::subdomain_of("example.com").unwrap())),
         ("API key", Arc::new(keys())),
-        ("own extension", Arc::new(claim)),
-        ("extension", Arc::new(ExtensionTenant::new())),
+        ("own extension", Arc::new(ProvedTenant::new(claim))),
+        ("extension", Arc::new(ExtensionTenant)),
         ("X-Forwarded-For", Arc::new(behind())),
         ("Forwarded", Arc::new(behind().forwarded())),
         ("closure", Arc::new(closure)),
         ("checks", Arc::new(Checks)),
         ("borrows", Arc::new(Borrows)),
         ("shared", Arc::new(Arc::new(header()))),
-        ("chain", Arc::new(ExtensionTenant::new().or(QueryTenant::new("other").unwrap()).or(header()))),
+        ("chain", Arc::new(ExtensionTenant.or(QueryTenant::new("other").unwrap()).or(header()))),
         ("second chain", Arc::new(header().or(keys()))),
     ]
 }
