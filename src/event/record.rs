@@ -3,27 +3,22 @@
 use super::kind::EventKind;
 use crate::{
     tenant::LimitKey,
-    util::{builder::setters, clock::UnixTime, json_object::JsonObject, public_id::PublicId},
+    util::{builder::setters, clock::UnixTime, fmt::named_enum, json_object::JsonObject, public_id::PublicId},
 };
 
-/// Whether a quota is enforced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// Requests beyond the quota are rejected.
-    Enforced,
-    /// Requests beyond the quota are logged, but admitted.
-    Shadow,
-}
-
-impl Mode {
-    /// Returns a stable name, which is used in the log.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Enforced => "enforced",
-            Self::Shadow => "shadow",
-        }
+named_enum! {
+    /// Whether a quota is enforced.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Mode {
+        /// Requests beyond the quota are rejected.
+        Enforced = "enforced",
+        /// Requests beyond the quota are logged, but admitted.
+        Shadow = "shadow",
     }
+
+    /// Returns a stable name, which is used in the log.
+    pub fn as_str;
 }
 
 /// An entry of the event log.

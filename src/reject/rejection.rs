@@ -6,59 +6,47 @@ use super::grpc::GRPC_STATUS;
 use crate::{
     http::{head::Head, number::number},
     tenant::{LimitKey, Standing},
-    util::{builder::setters, clock::ceil_seconds},
+    util::{builder::setters, clock::ceil_seconds, fmt::named_enum},
 };
 
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// Why a request was rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RejectionKind {
-    /// The caller is sent elsewhere, such as to a sign-in page: 303.
-    Redirect,
-    /// The request is malformed, or names no usable tenant: 400.
-    InvalidRequest,
-    /// The caller has not authenticated: 401. HTTP requires a `WWW-Authenticate` header
-    /// on every 401; set it with [`header`](Rejection::header).
-    Unauthenticated,
-    /// The caller is known and has no access: 403.
-    Forbidden,
-    /// The body is longer than allowed: 413.
-    TooLarge,
-    /// The content type or coding of the body is not supported: 415.
-    UnsupportedMediaType,
-    /// The tenant has too little of its budget left at the moment: 429.
-    RateLimited,
-    /// The request costs more than the quota allows, so no retry helps: 429.
-    QuotaImpossible,
-    /// The decision could not be made: 503.
-    Unavailable,
-    /// The server is not set up correctly: 500.
-    Internal,
-    /// The layer answers the request itself, with a document: 200. Your own [`Respond`](super::Respond) never sees it.
-    Answered,
+named_enum! {
+    /// Why a request was rejected.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum RejectionKind {
+        /// The caller is sent elsewhere, such as to a sign-in page: 303.
+        Redirect = "redirect",
+        /// The request is malformed, or names no usable tenant: 400.
+        InvalidRequest = "invalid_request",
+        /// The caller has not authenticated: 401. HTTP requires a `WWW-Authenticate` header
+        /// on every 401; set it with [`header`](Rejection::header).
+        Unauthenticated = "unauthenticated",
+        /// The caller is known and has no access: 403.
+        Forbidden = "forbidden",
+        /// The body is longer than allowed: 413.
+        TooLarge = "too_large",
+        /// The content type or coding of the body is not supported: 415.
+        UnsupportedMediaType = "unsupported_media_type",
+        /// The tenant has too little of its budget left at the moment: 429.
+        RateLimited = "rate_limited",
+        /// The request costs more than the quota allows, so no retry helps: 429.
+        QuotaImpossible = "quota_impossible",
+        /// The decision could not be made: 503.
+        Unavailable = "unavailable",
+        /// The server is not set up correctly: 500.
+        Internal = "internal",
+        /// The layer answers the request itself, with a document: 200. Your own [`Respond`](super::Respond) never sees it.
+        Answered = "answered",
+    }
+
+    /// Returns a stable name, as logs and problem documents show it.
+    pub fn as_str;
 }
 
 impl RejectionKind {
-    /// Returns a stable name, as logs and problem documents show it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Redirect => "redirect",
-            Self::InvalidRequest => "invalid_request",
-            Self::Unauthenticated => "unauthenticated",
-            Self::Forbidden => "forbidden",
-            Self::TooLarge => "too_large",
-            Self::UnsupportedMediaType => "unsupported_media_type",
-            Self::RateLimited => "rate_limited",
-            Self::QuotaImpossible => "quota_impossible",
-            Self::Unavailable => "unavailable",
-            Self::Internal => "internal",
-            Self::Answered => "answered",
-        }
-    }
-
     /// Returns the HTTP status.
     pub const fn status(self) -> StatusCode {
         match self {
