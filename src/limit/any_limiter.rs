@@ -25,85 +25,59 @@ pub struct AnyLimiter {
     pub(super) shared: Option<SharedLimiter>,
 }
 
-/// Lets the shared limiter decide, if there is one.
-macro_rules! ask_shared {
-    ($own:ident.$call:ident($($argument:expr),*)) => {
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &$own.shared {
-            // boxed, so that the futures of other limiters have no room for it
-            return Box::pin(shared.$call($($argument),*)).await;
-        }
+/// Declares calls that the shared limiter decides, if there is one.
+macro_rules! shared_or_local {
+    ($($(#[$attribute:meta])* fn $call:ident($($argument:ident: $kind:ty),+) -> $answer:ty $(: $wrap:path)?;)+) => {
+        impl AnyLimiter {$(
+            $(#[$attribute])*
+            pub async fn $call(&self, $($argument: $kind),+) -> $answer {
+                #[cfg(feature = "redis")]
+                if let Some(shared) = &self.shared {
+                    // boxed, so that the futures of other limiters have no room for it
+                    return Box::pin(shared.$call($($argument),+)).await;
+                }
+                $($wrap)?(self.local.$call($($argument),+))
+            }
+        )+}
     };
 }
 
-impl AnyLimiter {
+shared_or_local! {
     /// Decides whether this key may spend these units now, and charges them if so; see [`Limiter::check`].
-    pub async fn check(&self, key: &LimitKey, units: u32) -> Decision {
-        ask_shared!(self.check(key, units));
-        self.local.check(key, units)
-    }
+    fn check(key: &LimitKey, units: u32) -> Decision;
 
     /// Decides like [`check`](Self::check) on a request that has proved nothing; see [`Limiter::check_anonymous`].
-    pub async fn check_anonymous(&self, key: &LimitKey, units: u32) -> Decision {
-        ask_shared!(self.check_anonymous(key, units));
-        self.local.check_anonymous(key, units)
-    }
+    fn check_anonymous(key: &LimitKey, units: u32) -> Decision;
 
     /// Returns the standing of the key without spending; see [`Limiter::peek`].
-    pub async fn peek(&self, key: &LimitKey) -> Option<Standing> {
-        ask_shared!(self.peek(key));
-        self.local.peek(key)
-    }
+    fn peek(key: &LimitKey) -> Option<Standing>;
 
     /// Refunds the part of a charge that still counts, and returns the new standing; see [`Limiter::refund`].
-    pub async fn refund(&self, spend: Spend) -> Option<Standing> {
-        ask_shared!(self.refund(spend));
-        self.local.refund(spend)
-    }
+    fn refund(spend: Spend) -> Option<Standing>;
 
     /// Clears everything the key has spent, and logs the reset; see [`Limiter::reset`].
     ///
     /// # Errors
     ///
     /// Returns an error if the limiter is shared and its server does not answer. The reset may have taken effect.
-    pub async fn reset(&self, key: &LimitKey) -> Result<(), LimiterError> {
-        ask_shared!(self.reset(key));
-        self.local.reset(key);
-        Ok(())
-    }
+    fn reset(key: &LimitKey) -> Result<(), LimiterError>: Ok;
 
     /// Holds units of this key while a call is open; see [`Limiter::hold`].
     ///
     /// # Errors
     ///
     /// Returns the decision if the call is refused.
-    pub async fn hold(
-        &self,
-        key: &LimitKey,
-        estimate: u32,
-        at_most: u32,
-        lifetime: Duration,
-    ) -> Result<Hold, Decision> {
-        ask_shared!(self.hold(key, estimate, at_most, lifetime));
-        self.local.hold(key, estimate, at_most, lifetime)
-    }
+    fn hold(key: &LimitKey, estimate: u32, at_most: u32, lifetime: Duration) -> Result<Hold, Decision>;
 
     /// Holds units for a caller who has proved no tenant; see [`Limiter::hold_anonymous`].
     ///
     /// # Errors
     ///
     /// Returns the decision if the call is refused.
-    pub async fn hold_anonymous(
-        &self,
-        key: &LimitKey,
-        estimate: u32,
-        at_most: u32,
-        lifetime: Duration,
-    ) -> Result<Hold, Decision> {
-        ask_shared!(self.hold_anonymous(key, estimate, at_most, lifetime));
-        self.local.hold_anonymous(key, estimate, at_most, lifetime)
-    }
+    fn hold_anonymous(key: &LimitKey, estimate: u32, at_most: u32, lifetime: Duration) -> Result<Hold, Decision>;
+}
 
+impl AnyLimiter {
     /// Returns the plans, which can be changed live; see [`Limiter::plans`].
     pub fn plans(&self) -> &Plans {
         self.local.plans()
