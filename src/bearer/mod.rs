@@ -111,8 +111,6 @@ mod verifier;
 pub use self::remote::RemoteKeys;
 #[cfg(feature = "login")]
 pub(crate) use self::token::claims::Audience;
-#[cfg(feature = "axum")]
-pub use self::token::extractor::AccessTokenRejection;
 #[cfg(feature = "login")]
 pub(crate) use self::{
     authorization::{Authorization, Scheme},
@@ -130,7 +128,7 @@ pub use self::{
 };
 #[cfg(any(feature = "login", test))]
 pub(crate) use self::{
-    keys::{KeySource, Revocation, Unavailable},
+    keys::{KeySource, Revocation},
     token::claims::AccessTokenClaims,
 };
 pub use crate::jose::{Algorithm, AlgorithmError};

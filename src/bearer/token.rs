@@ -1,6 +1,4 @@
 pub(super) mod claims;
-#[cfg(feature = "axum")]
-pub(super) mod extractor;
 
 use std::sync::Arc;
 
@@ -205,3 +203,11 @@ impl TenantSource for AccessTokenTenant {
         }
     }
 }
+
+#[cfg(feature = "axum")]
+crate::http::missing_layer::extract_credential!(
+    AccessToken,
+    "no BearerLayer covers this route",
+    TokenSlot::Taken { token, .. } => token,
+    TokenSlot::Empty(challenge) => challenge
+);

@@ -12,4 +12,4 @@ pub use self::{
     respond::{ProblemJson, Respond, StatusOnly},
 };
 #[cfg(feature = "axum")]
-pub use crate::http::missing_layer::MissingLayer;
+pub use crate::http::missing_layer::{MissingCredential, MissingLayer};

@@ -188,8 +188,6 @@ mod ended;
 mod generations;
 #[expect(clippy::module_inception, reason = "the type that the module is named after")]
 mod session;
-#[cfg(feature = "axum")]
-mod extractor;
 mod cookies;
 mod sessions;
 mod lookup;
@@ -201,8 +199,6 @@ mod model;
 #[cfg(test)]
 mod races;
 
-#[cfg(feature = "axum")]
-pub use self::extractor::SessionRejection;
 pub(crate) use self::sessions::EVENT_KINDS;
 pub(crate) use self::{
     ended::{EndedSessions, SessionEndCheck},

@@ -301,6 +301,14 @@ impl TenantSource for SessionTenant {
     }
 }
 
+#[cfg(feature = "axum")]
+crate::http::missing_layer::extract_credential!(
+    Session,
+    "no SessionLayer covers this route",
+    SessionExtension::Present(session) => session,
+    SessionExtension::Absent(challenge) => challenge
+);
+
 #[cfg(test)]
 mod tests {
     use http::Request;
