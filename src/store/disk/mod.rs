@@ -1,5 +1,4 @@
 mod file;
-mod reply;
 mod writer;
 
 use std::{
@@ -141,7 +140,8 @@ impl Disk {
     async fn execute(&self, work: Work) -> Result<Vec<OperationOutcome>, StoreError> {
         // it exists until the store is dropped
         let queue = self.queue.as_ref().ok_or(StoreErrorKind::Unavailable)?;
-        queue.send(work)?.await
+        let reply = queue.send(work)?.await;
+        reply.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable, "the writer thread has stopped")))
     }
 
     async fn queue_write(

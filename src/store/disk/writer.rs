@@ -6,13 +6,11 @@ use std::sync::{
 };
 
 use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
+use tokio::sync::oneshot;
 
-use super::{
-    file::{
-        BY_EXPIRY, ENTRIES, Failed, HEADER, META, OpenFile, begin_write, corrupt, cost, decode_disk_entry,
-        encode_disk_entry, expiry_key, stored_bytes,
-    },
-    reply::{Reply, Sender, reply},
+use super::file::{
+    BY_EXPIRY, ENTRIES, Failed, HEADER, META, OpenFile, begin_write, corrupt, cost, decode_disk_entry,
+    encode_disk_entry, expiry_key, stored_bytes,
 };
 use crate::{
     store::{
@@ -37,17 +35,19 @@ pub(super) enum Work {
     Run(Vec<Operation>),
 }
 
+type Reply = Result<Vec<OperationOutcome>, StoreError>;
+
 /// A waiting write.
 pub(super) struct Job {
     work: Work,
-    sender: Sender<Vec<OperationOutcome>>,
+    sender: oneshot::Sender<Reply>,
 }
 
 /// A write whose transaction is not committed yet.
 struct Settled {
     /// `None` if the limit of entries or bytes was reached on the way.
     outcomes: Option<Vec<OperationOutcome>>,
-    sender: Sender<Vec<OperationOutcome>>,
+    sender: oneshot::Sender<Reply>,
 }
 
 /// The queue of the writer.
@@ -61,8 +61,8 @@ impl WriteQueue {
     }
 
     /// Queues a write. It fails if there is no room.
-    pub(super) fn send(&self, work: Work) -> Result<Reply<Vec<OperationOutcome>>, StoreError> {
-        let (sender, reply) = reply();
+    pub(super) fn send(&self, work: Work) -> Result<oneshot::Receiver<Reply>, StoreError> {
+        let (sender, reply) = oneshot::channel();
         match self.0.try_send(Job { work, sender }) {
             Ok(()) => Ok(reply),
             Err(TrySendError::Full(_)) => Err(StoreErrorKind::Busy.into()),
@@ -119,7 +119,7 @@ impl Writer {
                 one.reply_to_caller(done.as_ref().err());
             }
             if let Err(error) = done {
-                batch.for_each(|job| job.sender.send(Err(error.clone())));
+                batch.for_each(|job| _ = job.sender.send(Err(error.clone())));
             }
             if failed == Some(StoreErrorKind::Corrupt) {
                 crate::util::trace::warning!("the store file is damaged; further writes will fail");
@@ -145,7 +145,7 @@ impl Settled {
     /// Replies to the caller after the transaction has ended. Nothing is acknowledged unless the
     /// whole transaction is durable.
     fn reply_to_caller(self, failed: Option<&StoreError>) {
-        self.sender.send(match failed {
+        _ = self.sender.send(match failed {
             Some(error) => Err(error.clone()),
             None => self.outcomes.ok_or_else(|| StoreErrorKind::Full.into()),
         });
@@ -218,7 +218,7 @@ impl<'txn> Tables<'txn> {
                 Ok(())
             }
             Err(Failed(error)) => {
-                sender.send(Err(error.clone()));
+                _ = sender.send(Err(error.clone()));
                 Err(error.into())
             }
         }
