@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::token::claims::AccessTokenClaims;
-use crate::{gate::MaybeReady, jose::KeySet, store::BoxFuture};
-
-/// The keys or the revocations can't be loaded right now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unavailable;
+use crate::{
+    gate::MaybeReady,
+    jose::{KeySet, Unavailable},
+    store::BoxFuture,
+};
 
 /// The keys and the revocations of an issuer.
 pub(crate) trait KeySource: Send + Sync + 'static {
@@ -16,7 +16,7 @@ pub(crate) trait KeySource: Send + Sync + 'static {
 
     /// Returns newer keys, because a token names a key that is not among `seen`. Frequent callers
     /// get the same keys again, because anyone can make up a key id.
-    fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>;
+    fn newer_keys(&self, seen: &Arc<KeySet>) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>>;
 
     /// Returns the revocation check for a token with a valid signature. `None` if the issuer is
     /// remote.
@@ -38,7 +38,7 @@ impl KeySource for StaticKeys {
         MaybeReady::Ready(Ok(Arc::clone(&self.0)))
     }
 
-    fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
-        Box::pin(std::future::ready(Ok(Arc::clone(seen))))
+    fn newer_keys(&self, seen: &Arc<KeySet>) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>> {
+        MaybeReady::Ready(Ok(Arc::clone(seen)))
     }
 }

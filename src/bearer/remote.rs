@@ -1,15 +1,12 @@
 //! Keys of a remote issuer.
 
-use std::{future::ready, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use super::{
-    keys::{KeySource, Unavailable},
-    verifier::Verifier,
-};
+use super::{keys::KeySource, verifier::Verifier};
 use crate::{
-    discovery::{DescribedIssuer, Fetch, KeysLocation, RemoteIssuer, Unreachable},
+    discovery::{DescribedIssuer, Fetch, KeysLocation, RemoteIssuer},
     gate::MaybeReady,
-    jose::KeySet,
+    jose::{KeySet, Unavailable},
     store::BoxFuture,
     support::outgoing::{Outgoing, parse_url},
     util::{
@@ -175,23 +172,14 @@ impl Verifier {
 
 crate::util::fmt::debug_fields!(RemoteKeys, |own| issuer: own.issuer, timeout: own.deadline, outage: own.outage);
 
-type FetchedKeys = Result<Arc<KeySet>, Unavailable>;
+type FetchedKeys = MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>>;
 
 impl KeySource for RemoteIssuer {
-    fn keys(&self) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
-        self.keys().map(|keys| keys.map_err(Unavailable::from))
+    fn keys(&self) -> FetchedKeys {
+        self.keys()
     }
 
-    fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, FetchedKeys> {
-        match self.refetch_keys(seen) {
-            MaybeReady::Ready(keys) => Box::pin(ready(keys.map_err(Unavailable::from))),
-            MaybeReady::Pending(keys) => Box::pin(async { Ok(keys.await?) }),
-        }
-    }
-}
-
-impl From<Unreachable> for Unavailable {
-    fn from(_: Unreachable) -> Self {
-        Self
+    fn newer_keys(&self, seen: &Arc<KeySet>) -> FetchedKeys {
+        self.refetch_keys(seen)
     }
 }

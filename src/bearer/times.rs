@@ -12,14 +12,14 @@ use std::{
 use proptest::prelude::*;
 
 use super::{
-    keys::{KeySource, Revocation, Unavailable},
+    keys::{KeySource, Revocation},
     token::AccessToken,
     token::claims::AccessTokenClaims,
     verifier::{TokenError, Verifier},
 };
 use crate::{
     gate::MaybeReady,
-    jose::KeySet,
+    jose::{KeySet, Unavailable},
     store::BoxFuture,
     testing::{ManualClock, TestIssuer, block_on},
     util::clock::{Clock, UnixTime},
@@ -73,13 +73,13 @@ impl KeySource for Far {
         }))
     }
 
-    fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
+    fn newer_keys(&self, seen: &Arc<KeySet>) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>> {
         self.asked.newer.fetch_add(1, SeqCst);
         let newer = self.issuer.newer_keys(seen);
-        Box::pin(async move {
+        MaybeReady::Pending(Box::pin(async move {
             take_a_while().await;
-            newer.await
-        })
+            newer.wait().await
+        }))
     }
 
     fn revocation(&self, claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    keys::{KeySource, StaticKeys, Unavailable},
+    keys::{KeySource, StaticKeys},
     possession::Possession,
     profile::TokenProfile,
     rules::{Rules, check_name},
@@ -20,7 +20,7 @@ use crate::{
     dpop::Nonces,
     gate::MaybeReady,
     jose::{
-        KeySet,
+        KeySet, Unavailable,
         jws::{ClaimsError, Unverified},
     },
     store::{AnyStore, BoxFuture},
@@ -161,7 +161,7 @@ impl Verifier {
                 let newer = self.0.settings.keys.newer_keys(&keys);
                 let (verifier, token) = (self.clone(), token.to_owned());
                 MaybeReady::Pending(Box::pin(async move {
-                    let keys = newer.await?;
+                    let keys = newer.wait().await?;
                     let SignatureCheck::Good(good) = verifier.check_signature(&token, &keys) else {
                         return Err(TokenError::Invalid);
                     };

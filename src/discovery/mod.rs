@@ -14,5 +14,5 @@ pub(crate) use self::metadata::Endpoints;
 pub(crate) use self::{
     fetch::{Fetch, KeysLocation},
     metadata::DescribedIssuer,
-    source::{RemoteIssuer, Unreachable},
+    source::RemoteIssuer,
 };

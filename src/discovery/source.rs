@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     gate::MaybeReady,
-    jose::KeySet,
+    jose::{KeySet, Unavailable},
     store::BoxFuture,
     util::{
         clock::{Clock, Moment},
@@ -24,11 +24,7 @@ use crate::{
     },
 };
 
-/// The keys can't be fetched right now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unreachable;
-
-type FetchedKeys = Result<Arc<KeySet>, Unreachable>;
+type FetchedKeys = Result<Arc<KeySet>, Unavailable>;
 
 /// A remote issuer. Clones share its cache.
 #[derive(Clone)]
@@ -69,10 +65,10 @@ impl RemoteIssuer {
 
     /// Returns the endpoints, together with the keys.
     #[cfg(feature = "login")]
-    pub(crate) async fn endpoints(&self) -> Result<(Arc<Endpoints>, Arc<KeySet>), Unreachable> {
+    pub(crate) async fn endpoints(&self) -> Result<(Arc<Endpoints>, Arc<KeySet>), Unavailable> {
         let keys = self.keys().wait().await?;
         let endpoints = lock(&self.0.endpoints).clone();
-        Ok((endpoints.ok_or(Unreachable)?, keys))
+        Ok((endpoints.ok_or(Unavailable)?, keys))
     }
 
     fn act(&self, step: impl FnOnce(&mut KeyCache, Moment) -> NextStep) -> MaybeReady<BoxFuture<'static, FetchedKeys>> {
@@ -80,7 +76,7 @@ impl RemoteIssuer {
         let mut cache = lock(&self.0.cache);
         let fetches = match step(&mut cache, now) {
             NextStep::Take(keys) => return MaybeReady::Ready(Ok(keys)),
-            NextStep::Fail => return MaybeReady::Ready(Err(Unreachable)),
+            NextStep::Fail => return MaybeReady::Ready(Err(Unavailable)),
             NextStep::Renew(keys) => {
                 drop(cache);
                 self.spawn_fetch();
@@ -100,7 +96,7 @@ impl RemoteIssuer {
             // the sender lives as long as the source
             let _ = ended.changed().await;
             let now = source.0.clock.now();
-            lock(&source.0.cache).valid_keys(now).cloned().ok_or(Unreachable)
+            lock(&source.0.cache).valid_keys(now).cloned().ok_or(Unavailable)
         }))
     }
 

@@ -17,4 +17,7 @@ mod vectors;
 pub use self::algorithm::{Algorithm, AlgorithmError};
 #[cfg(feature = "login")]
 pub(crate) use self::signer::Signer;
-pub(crate) use self::{algorithm::JwsAlgorithm, set::KeySet};
+pub(crate) use self::{
+    algorithm::JwsAlgorithm,
+    set::{KeySet, Unavailable},
+};

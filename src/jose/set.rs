@@ -10,6 +10,10 @@ use super::{
 /// The maximum number of keys that are kept from a set.
 const MOST_KEYS: usize = 32;
 
+/// The keys of an issuer, or what it has revoked, can't be loaded right now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unavailable;
+
 /// Public keys with their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeySet(Vec<SetKey>);

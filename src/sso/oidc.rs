@@ -9,8 +9,8 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use crate::{
-    discovery::{DescribedIssuer, Endpoints, Fetch, KeysLocation, RemoteIssuer, Unreachable},
-    jose::KeySet,
+    discovery::{DescribedIssuer, Endpoints, Fetch, KeysLocation, RemoteIssuer},
+    jose::{KeySet, Unavailable},
     sso::{
         exchange::{ClientAuth, Exchange},
         id_token::{ExpectedIssuer, IdTokenCheck, IdTokenRules, ProfileClaims},
@@ -358,8 +358,8 @@ impl SsoProvider for OidcProvider {
 
 const UNUSABLE: SsoError = SsoError::Unavailable("the metadata of the provider lacks a usable endpoint");
 
-impl From<Unreachable> for SsoError {
-    fn from(_: Unreachable) -> Self {
+impl From<Unavailable> for SsoError {
+    fn from(_: Unavailable) -> Self {
         Self::Unavailable("the metadata or the keys of the provider can't be read")
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashSet,
-    future::ready,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -15,9 +14,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    bearer::{self, AccessTokenClaims, Audience, Confirmation, KeySource, Revocation, Unavailable, Verifier},
+    bearer::{self, AccessTokenClaims, Audience, Confirmation, KeySource, Revocation, Verifier},
     gate::MaybeReady,
-    jose::{Algorithm, KeySet, Signer, jws},
+    jose::{Algorithm, KeySet, Signer, Unavailable, jws},
     store::BoxFuture,
     tenant::Tenant,
     util::{
@@ -195,10 +194,10 @@ impl KeySource for TestIssuer {
         MaybeReady::Ready(if state.down { Err(Unavailable) } else { Ok(Arc::clone(&state.known)) })
     }
 
-    fn newer_keys(&self, _: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
+    fn newer_keys(&self, _: &Arc<KeySet>) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>> {
         let mut state = self.state();
         state.known = Arc::clone(&state.published);
-        Box::pin(ready(if state.down { Err(Unavailable) } else { Ok(Arc::clone(&state.known)) }))
+        MaybeReady::Ready(if state.down { Err(Unavailable) } else { Ok(Arc::clone(&state.known)) })
     }
 
     fn revocation(&self, claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {

@@ -8,9 +8,9 @@ use super::{
     service::TokenService,
 };
 use crate::{
-    bearer::{AccessTokenClaims, KeySource, Revocation, Unavailable, Verifier},
+    bearer::{AccessTokenClaims, KeySource, Revocation, Verifier},
     gate::MaybeReady,
-    jose::KeySet,
+    jose::{KeySet, Unavailable},
     store::{BoxFuture, StoreError, StoreErrorKind},
 };
 
@@ -39,11 +39,11 @@ impl KeySource for LocalKeys {
         }))
     }
 
-    fn newer_keys(&self, seen: &Arc<KeySet>) -> BoxFuture<'static, Result<Arc<KeySet>, Unavailable>> {
+    fn newer_keys(&self, seen: &Arc<KeySet>) -> MaybeReady<BoxFuture<'static, Result<Arc<KeySet>, Unavailable>>> {
         let (keys, seen) = (self.keys.clone(), Arc::clone(seen));
-        Box::pin(
-            async move { Ok(Arc::clone(&keys.reread_keys(&seen).await.map_err(|error| unavailable(&error))?.set)) },
-        )
+        MaybeReady::Pending(Box::pin(async move {
+            Ok(Arc::clone(&keys.reread_keys(&seen).await.map_err(|error| unavailable(&error))?.set))
+        }))
     }
 
     fn revocation(&self, claims: &AccessTokenClaims) -> Option<Box<dyn Revocation>> {
