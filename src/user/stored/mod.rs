@@ -147,11 +147,7 @@ impl StoredUsers {
         user: &UserId,
         hash: Option<PasswordHash>,
     ) -> Result<(), UserError> {
-        self.change(tenant, user, |row| {
-            row.set_password(hash.clone());
-            Ok(())
-        })
-        .await
+        self.edit(tenant, user, |row| row.set_password(hash.clone())).await
     }
 
     /// Adds an identifier. It also repairs an account whose creation was interrupted.
@@ -190,11 +186,7 @@ impl StoredUsers {
         } else {
             return Ok(());
         };
-        self.change(tenant, user, |row| {
-            row.names.retain(|listed| *listed != name);
-            Ok(())
-        })
-        .await?;
+        self.edit(tenant, user, |row| row.names.retain(|listed| *listed != name)).await?;
         Err(refused)
     }
 
@@ -211,11 +203,7 @@ impl StoredUsers {
     ) -> Result<(), UserError> {
         let (account, name) = (AccountKey { tenant, user }, Name::from_identifier(identifier));
         let held = self.index.held(account, Unique::Name(name)).await?;
-        self.change(tenant, user, |row| {
-            row.unlist(&name);
-            Ok(())
-        })
-        .await?;
+        self.edit(tenant, user, |row| row.unlist(&name)).await?;
         self.index.release(account, held.as_slice()).await;
         Ok(())
     }
@@ -246,11 +234,7 @@ impl StoredUsers {
     ///
     /// Returns an error if the account does not exist.
     pub async fn remove_contact(&self, tenant: &Tenant, user: &UserId, contact: &Contact) -> Result<(), UserError> {
-        self.change(tenant, user, |row| {
-            row.contacts.retain(|own| own.contact != *contact);
-            Ok(())
-        })
-        .await
+        self.edit(tenant, user, |row| row.contacts.retain(|own| own.contact != *contact)).await
     }
 
     /// Disables the account: its user can no longer sign in or use a refresh token.
@@ -276,11 +260,7 @@ impl StoredUsers {
     }
 
     async fn set_disabled(&self, tenant: &Tenant, user: &UserId, disabled: bool) -> Result<(), UserError> {
-        self.change(tenant, user, |row| {
-            row.disabled = disabled;
-            Ok(())
-        })
-        .await
+        self.edit(tenant, user, |row| row.disabled = disabled).await
     }
 
     /// Removes the account. Other accounts can then use its identifiers and its id.
@@ -300,6 +280,14 @@ impl StoredUsers {
             held.extend(self.index.held(account, unique).await?);
         }
         Ok(self.delete(account, row.instance, &held).await?)
+    }
+
+    async fn edit(&self, tenant: &Tenant, user: &UserId, edit: impl Fn(&mut Row) + Send) -> Result<(), UserError> {
+        let edit = move |row: &mut Row| {
+            edit(row);
+            Ok(())
+        };
+        self.change(tenant, user, edit).await
     }
 
     async fn change(
