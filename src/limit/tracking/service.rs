@@ -28,21 +28,6 @@ impl<S> TrackedCalls<S> {
     pub(super) fn new(inner: S) -> Self {
         Self { inner }
     }
-
-    /// Returns the inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// Returns the inner service.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// Returns the inner service.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
 }
 
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for TrackedCalls<S>
