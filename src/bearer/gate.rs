@@ -6,14 +6,14 @@ use super::{
     authorization::{Authorization, Scheme},
     possession::{PresentedProof, ProofError},
     rejections::BearerRejections,
-    token::{AccessToken, AccessTokenTenant, TokenSlot},
+    token::{AccessToken, TokenSlot},
     verifier::{TokenError, Verifier},
 };
 use crate::{
     dpop,
     gate::{Gate, MaybeReady, Pass},
     http::head::Head,
-    limit::{AnyLimiter, RateLimitGate, RateLimitPass},
+    limit::{RateLimitGate, RateLimitPass},
     reject::Rejection,
     store::BoxFuture,
     tenant::{LimitKey, RateLimit, TenantName},
@@ -85,10 +85,6 @@ impl Gate for BearerGate {
 }
 
 impl BearerGate {
-    pub(super) fn set_limiter(&mut self, limiter: impl Into<AnyLimiter>) {
-        self.limit = Some(RateLimitGate::new(AccessTokenTenant, limiter));
-    }
-
     /// Charges a request with a verified token to the tenant of that token, and goes on then.
     fn charge(
         &self,

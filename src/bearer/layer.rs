@@ -6,9 +6,15 @@ use super::{
     gate::BearerGate,
     rejections::{BearerRejections, check_single_name},
     resource::{ProtectedResource, WithDocument},
+    token::AccessTokenTenant,
     verifier::Verifier,
 };
-use crate::{gate::Gated, limit::AnyLimiter, reject::StatusOnly, util::error::ConfigError};
+use crate::{
+    gate::Gated,
+    limit::{AnyLimiter, RateLimitGate},
+    reject::StatusOnly,
+    util::error::ConfigError,
+};
 
 /// Requires a valid access token, and provides it as [`AccessToken`](super::AccessToken).
 ///
@@ -154,7 +160,7 @@ impl<R> BearerLayer<R> {
     /// # Ok::<_, tollgate::ConfigError>(())
     /// ```
     pub fn limit(mut self, limiter: impl Into<AnyLimiter>) -> Self {
-        self.gate.set_limiter(limiter);
+        self.gate.limit = Some(RateLimitGate::new(AccessTokenTenant, limiter));
         self
     }
 

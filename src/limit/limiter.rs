@@ -400,7 +400,7 @@ impl Limiter {
     pub fn reset(&self, key: &LimitKey) {
         let context = self.context();
         self.0.engine.reset(self.0.engine.key(key), context);
-        self.0.report.report_reset(key, context.now);
+        self.0.report.record_limit_event(EventKind::TenantReset, context.now, Some(key));
     }
 
     /// Returns the plans of the tenants, which can be changed live.

@@ -110,10 +110,6 @@ impl Report {
         }
     }
 
-    pub(super) fn report_reset(&self, tenant: &LimitKey, now: Moment) {
-        self.record_limit_event(EventKind::TenantReset, now, Some(tenant));
-    }
-
     /// Counts a failed lookup of a plan. The reason is not for those who read events. At most one warning is logged each
     /// second, because callers can invent tenants.
     #[cfg(feature = "plans")]
@@ -158,7 +154,7 @@ impl Report {
         self.record_limit_event(EventKind::LimiterFallbackEnded, now, None);
     }
 
-    fn record_limit_event(&self, kind: EventKind, now: Moment, tenant: Option<&LimitKey>) {
+    pub(super) fn record_limit_event(&self, kind: EventKind, now: Moment, tenant: Option<&LimitKey>) {
         if let Some(log) = &self.log {
             let mut event = Event::new(kind, self.clock.unix(now));
             event.tenant = tenant.cloned();

@@ -1,6 +1,5 @@
 use serde::{Deserialize, Serialize};
 
-use super::hash::PasswordHash;
 use crate::util::secret::{Secret, SecretDigest};
 
 /// A version of an account's password.
@@ -28,11 +27,6 @@ impl PasswordMark {
     /// Creates the mark for a version of the password. Equal bytes give equal marks.
     pub fn of_version(version: impl AsRef<[u8]>) -> Self {
         Self(SecretDigest::of_secret(version))
-    }
-
-    /// Creates the mark of a password for which only the hash is known. It changes when the password is hashed again.
-    pub(crate) fn of_hash(hash: &PasswordHash) -> Self {
-        Self::of_version(hash.as_str())
     }
 
     /// Creates a random mark.

@@ -149,7 +149,8 @@ impl Account {
     /// account without either.
     pub fn current_password_mark(&self) -> Option<PasswordMark> {
         let derived = || match self.password.as_ref()? {
-            StoredPassword::Argon2(hash) => Some(PasswordMark::of_hash(hash)),
+            // it changes when the password is hashed again
+            StoredPassword::Argon2(hash) => Some(PasswordMark::of_version(hash.as_str())),
             StoredPassword::Foreign(hash) => Some(PasswordMark::of_version(&*hash.0)),
         };
         self.password_mark.or_else(derived)

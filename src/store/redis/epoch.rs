@@ -104,11 +104,6 @@ impl Epochs {
         Ok(epochs)
     }
 
-    /// Begins a new epoch in all partitions.
-    pub(super) async fn renew_epochs(&self, link: &Link) -> Result<(), RedisFailure> {
-        self.check_all(link, b"new").await
-    }
-
     /// Returns the key of the epoch of a partition.
     pub(super) fn key(&self, part: usize) -> &[u8] {
         self.partitions.get(part).map_or(&[], |partition| &partition.key)
@@ -139,7 +134,7 @@ impl Epochs {
     }
 
     /// Checks all partitions: with one call on a server, with one call each, sent together, on a cluster.
-    async fn check_all(&self, link: &Link, begins: &'static [u8]) -> Result<(), RedisFailure> {
+    pub(super) async fn check_all(&self, link: &Link, begins: &'static [u8]) -> Result<(), RedisFailure> {
         let (connection, now) = (link.number(), self.clock.now());
         if !self.is_cluster {
             let epochs = self.fetch_epochs(link, 0..PARTITIONS, begins).await?;

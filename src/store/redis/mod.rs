@@ -337,7 +337,7 @@ impl Store for Redis {
 
     /// Begins a new epoch in all partitions. Each process notices it with its next call.
     async fn begin_epoch(&self) -> Result<(), StoreError> {
-        Ok(self.0.epochs.renew_epochs(&self.0.link).await?)
+        Ok(self.0.epochs.check_all(&self.0.link, b"new").await?)
     }
 }
 
