@@ -130,15 +130,6 @@ impl PendingTotp {
     }
 }
 
-#[cfg(test)]
-impl PendingTotp {
-    /// Returns the code that an app shows now.
-    pub(crate) fn current_code(&self, owner: (&Tenant, &UserId), seal: &Seal, now: UnixTime) -> String {
-        let secret = seal.open(&name(owner), &self.secret).unwrap_or_default();
-        self.kind.code(&secret, now.as_secs() / STEP_SECONDS).to_string()
-    }
-}
-
 impl TotpKey {
     /// Uses up a code. Returns whether it is right and was not used before.
     pub(crate) fn accept(&mut self, owner: (&Tenant, &UserId), typed: &str, now: UnixTime, seal: &Seal) -> bool {
@@ -255,6 +246,20 @@ mod tests {
         assert!(!key.clone().accept(owner, &next, unix_seconds(1_111_111_109), &Seal::new(&Secret::generate())));
         assert!(key.accept(owner, &next, unix_seconds(1_111_111_109), &seal));
         assert!(!key.accept(owner, &next, unix_seconds(1_111_111_130), &seal));
+    }
+
+    #[test]
+    fn c124_an_app_works_on_with_a_new_seal_and_needs_the_old_one_until_its_next_code() {
+        let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
+        let (owner, old, new) = ((&tenant, &user), Secret::generate(), Secret::generate());
+        let (was, is, both) = (Seal::new(&old), Seal::new(&new), Seal::new(&new).with_older(&old));
+        let pending = PendingTotp { secret: was.close(&name(owner), SECRET).unwrap(), kind: EIGHT };
+        let first = EIGHT.code(SECRET, 100);
+        let mut key = pending.confirmed(owner, &first, (Strength::FULL.clone(), unix_seconds(3_000)), &was).unwrap();
+        let mut uses = |step: u64, seal: &Seal| {
+            key.accept(owner, &EIGHT.code(SECRET, step), unix_seconds(step * STEP_SECONDS), seal)
+        };
+        assert!(!uses(101, &is) && uses(101, &both) && uses(102, &is) && !uses(103, &was));
     }
 
     #[test]
