@@ -35,8 +35,9 @@ const PREFETCH: [HeaderName; 3] =
 pub(crate) struct RequestContext<'a> {
     pub(crate) core: &'a Core,
     pub(crate) parts: &'a Parts,
-    /// The caller's address, if it is known.
-    address: Option<LimitKey>,
+    /// The caller's address as the key of a limit. Where addresses are unknown, per-address limits are off: a limit that all
+    /// clients share would let anyone lock out everyone.
+    pub(crate) address: Option<LimitKey>,
     /// Whether scripts of another origin may read the answer.
     pub(crate) is_read_elsewhere: bool,
 }
@@ -53,12 +54,6 @@ impl<'a> RequestContext<'a> {
 
     pub(crate) fn head(&self) -> Head<'a> {
         Head::from(self.parts)
-    }
-
-    /// Returns the client's address as the key of a limit. Where addresses are unknown, per-address limits are off: a
-    /// limit that all clients share would let anyone lock out everyone.
-    pub(crate) fn known_address(&self) -> Option<LimitKey> {
-        self.address.clone()
     }
 
     /// Returns the language of messages of a login: the one that its page has sent, or what the browser prefers.

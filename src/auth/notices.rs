@@ -9,7 +9,7 @@ use crate::{
     },
     delivery::{Channel, Message, Notice, NoticeKind},
     event::{Event, EventKind},
-    policy::Method,
+    policy::{FactorClass, Method},
     session::{Authentication, Proof, Session, UserId},
     store::StoreError,
     tenant::Tenant,
@@ -43,14 +43,14 @@ impl Core {
         told
     }
 
-    /// Returns the contacts that get a notice, and the channel of each: one verified contact, or all of them.
+    /// Returns the verified contacts that are told of a change, each with its channel: all that a sender reaches, or the first
+    /// of them, which is a mailbox if there is one.
     fn told_contacts<'a>(&self, account: &'a Account, is_for_all: bool) -> Vec<(Channel, &'a Contact)> {
+        let reached = |contact: &'a Contact| Some((self.channel_to(contact.class())?, contact));
+        let reached = account.verified_contacts().filter_map(reached);
         match is_for_all {
-            false => self.reachable(account).into_iter().collect(),
-            true => {
-                let channel = |contact: &'a Contact| Some((self.channel_to(contact)?, contact));
-                account.verified_contacts().filter_map(channel).collect()
-            }
+            true => reached.collect(),
+            false => reached.min_by_key(|(channel, _)| *channel != Channel::Email).into_iter().collect(),
         }
     }
 
@@ -80,23 +80,10 @@ impl Core {
         counted.map(|_| ())
     }
 
-    /// Returns where the user can be told something: a verified contact, and a channel that has a sender.
-    fn reachable<'a>(&self, account: &'a Account) -> Option<(Channel, &'a Contact)> {
-        self.channels().find_map(|channel| {
-            let contact = account.verified_contacts().find(|contact| is_reached(contact, channel))?;
-            Some((channel, contact))
-        })
-    }
-
-    /// Returns the channel to this contact that is preferred and has a sender.
-    fn channel_to(&self, contact: &Contact) -> Option<Channel> {
-        self.channels().find(|channel| is_reached(contact, *channel))
-    }
-
-    /// Returns the channels that have a sender, in the order of preference.
-    fn channels(&self) -> impl Iterator<Item = Channel> {
+    /// Returns the preferred channel to contacts of this class that has a sender.
+    pub(crate) fn channel_to(&self, class: FactorClass) -> Option<Channel> {
         let all = [Channel::Email, Channel::Sms, Channel::Whatsapp];
-        all.into_iter().filter(|channel| self.queue.has(*channel))
+        all.into_iter().find(|channel| method_of(*channel).class() == class && self.queue.has(*channel))
     }
 
     /// Ends what rests on a password, a contact or a credential that the user no longer has: proofs in sessions, and
@@ -153,10 +140,6 @@ impl Core {
         }
         Ok(who)
     }
-}
-
-fn is_reached(contact: &Contact, channel: Channel) -> bool {
-    contact.class() == method_of(channel).class()
 }
 
 /// Returns the method whose codes go through this channel.

@@ -19,7 +19,7 @@ use crate::{
         factors,
         first_party::{entry_pages, route_proofs::RouteProofs, sign_in, sign_out},
         http::{
-            answer::in_box,
+            answer::{self, in_box},
             bodies::RequestBody,
             fields::{self, Fields},
             problem::{Code, EndpointResult, Problem},
@@ -28,7 +28,7 @@ use crate::{
         pages::page,
         provider,
         query::Query,
-        steps::{choices, complete, login_page, reset, sign_up, start, status},
+        steps::{choices, complete, login_page, reset, sign_up, start},
     },
     http::{body::Body, connection::announce_close, drain::is_worth_reading, head::Head},
     session::{SessionLayer, Sessions},
@@ -138,7 +138,7 @@ async fn answer_request(
         Ok(()) => serve_path(&mut request, path, &mut body).await,
         Err(problem) => Err(problem),
     };
-    let address = request.known_address();
+    let address = request.address.clone();
     let mut response = request.finish(outcome);
     // nothing but the place of the body is held while the rest of it arrives
     if !drain_rest(&core, &parts, &mut body, address).await {
@@ -167,7 +167,7 @@ async fn serve_path(
     body: &mut RequestBody,
 ) -> EndpointResult {
     let path = path.filter(|path| request.serves(path));
-    let method = &request.parts().method;
+    let method = &request.parts.method;
     let Some((path, route)) = path.and_then(|path| Some((path, path.route(method)?))) else {
         if let Some(path) = path.filter(|_| *method == Method::OPTIONS) {
             return in_box(|| request.options(path)).await;
@@ -216,7 +216,7 @@ async fn serve_path(
 
 /// Serves the calls of a login that change it.
 async fn log_in(request: &mut IncomingRequest<'_>, route: Route, body: &mut RequestBody) -> EndpointResult {
-    let fields = Fields::from_json_body(&request.parts().headers, body).await;
+    let fields = Fields::from_json_body(&request.parts.headers, body).await;
     let fields = request.or_charge(fields).await?;
     let is_reset = route == Route::Reset(ResetRoute::Start);
     if route == Route::Start || is_reset {
@@ -240,14 +240,14 @@ async fn log_in(request: &mut IncomingRequest<'_>, route: Route, body: &mut Requ
 
 /// Serves the calls that show a login.
 async fn read_login(request: &mut IncomingRequest<'_>, route: Route) -> EndpointResult {
-    let id = Query::from_request_uri(request.parts()).and_then(|query| match query.is_twice("session_id") {
+    let id = Query::from_request_uri(request.parts).and_then(|query| match query.is_twice("session_id") {
         true => Err(Problem::invalid("session_id appears more than once")),
         false => Ok(query.value("session_id").map(str::to_owned)),
     });
     let id = request.or_charge(id).await?;
     let own = request.own_login(None, id.as_deref()).await?;
     match route {
-        Route::Status => Ok(status::serve_login_status(&own)),
+        Route::Status => Ok(answer::login_progress(own.stored.value.to_login_view(own.cx.core.logins.now()), ())),
         _ => choices::list_choices(&own).await,
     }
 }
@@ -261,7 +261,7 @@ async fn on_site(request: &mut IncomingRequest<'_>, route: Route, body: &mut Req
         Route::PasskeyEndpoints => Ok(well_known::list_passkey_endpoints(&request.of_this_site().await?.cx)),
         Route::AccountPage => account::serve_account_page(&request.of_this_site().await?).await,
         _ => {
-            let body = fields::form(request.parts(), body).await;
+            let body = fields::form(request.parts, body).await;
             sign_out::sign_out(&request.of_own_page().await?, &body?).await
         }
     }

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::answers;
 use crate::{
     auth::{
-        core::Core,
         factors::{
             self,
             enrolment::call::{AccountCall, AccountFields},
@@ -18,9 +17,8 @@ use crate::{
         },
         state::tickets::{Ticket, TicketPlace, TicketPurpose},
     },
-    delivery::{Channel, NoticeKind},
+    delivery::NoticeKind,
     login::{BoundUser, Keyed},
-    policy::FactorClass,
     user::{Contact, EmailAddress, PhoneNumber},
     util::public_id::PublicId,
     words::Language,
@@ -49,15 +47,6 @@ pub(super) fn list_contacts(call: &AccountCall<'_>, keyed: &Keyed) -> Vec<Contac
     call.account().contacts().map(shown).collect()
 }
 
-/// Returns the channel through which a new contact of this kind is proved.
-pub(super) fn channel_of(core: &Core, class: FactorClass) -> Option<Channel> {
-    let channels: &[Channel] = match class {
-        FactorClass::Mailbox => &[Channel::Email],
-        _ => &[Channel::Sms, Channel::Whatsapp],
-    };
-    channels.iter().copied().find(|channel| core.queue.has(*channel))
-}
-
 /// Sends a code to the new contact. The answer is the same if another account has it.
 pub(super) async fn begin_contact(call: &AccountCall<'_>) -> EndpointResult {
     let (core, keyed) = (call.cx.core, call.cx.core.keyed().await?);
@@ -66,7 +55,7 @@ pub(super) async fn begin_contact(call: &AccountCall<'_>) -> EndpointResult {
     let class = contact.class();
     // codes that go to a contact of this kind can't vouch for another one
     call.require_fresh_for_contact(class)?;
-    let channel = channel_of(core, class).ok_or(Problem::new(Code::UnsupportedMethod, "no sender for this contact"))?;
+    let channel = core.channel_to(class).ok_or(Problem::new(Code::UnsupportedMethod, "no sender for this contact"))?;
     let replaces = match call.fields.contact_id.as_deref() {
         None if call.account().contacts().count() >= MOST => {
             return Err(Problem::invalid("this user has the maximum number of contacts"));
@@ -83,7 +72,7 @@ pub(super) async fn begin_contact(call: &AccountCall<'_>) -> EndpointResult {
     }
     let user = BoundUser { id: call.session().user().clone(), generation: call.session().generation() };
     let ticket = Ticket { replaces, ..Ticket::for_contact(contact.clone()).of_user(user) };
-    let sid = call.place();
+    let sid = call.session().sid();
     let language = Language::accepted(&call.cx.parts.headers);
     let sent = call.cx.send_ticket_code(place(call, &sid), (&ticket, &contact), channel, language, None).await?;
     Ok(answer::json(StatusCode::OK, &sent))
@@ -91,7 +80,7 @@ pub(super) async fn begin_contact(call: &AccountCall<'_>) -> EndpointResult {
 
 /// Compares the code, and stores the contact.
 pub(super) async fn confirm_contact(call: &AccountCall<'_>) -> EndpointResult {
-    let (core, keyed, sid) = (call.cx.core, call.cx.core.keyed().await?, call.place());
+    let (core, keyed, sid) = (call.cx.core, call.cx.core.keyed().await?, call.session().sid());
     let typed = call.fields.code.as_ref().ok_or(Problem::invalid("code is missing"))?;
     let place = place(call, &sid);
     call.cx.prove_ticket_code(place, &typed.0).await?;
@@ -141,6 +130,6 @@ fn kind(contact: &Contact) -> &'static str {
 
 /// Returns the id of a contact in this session.
 fn contact_id(call: &AccountCall<'_>, contact: &Contact, keyed: &Keyed) -> String {
-    let digest = keyed.hash("contact id", [call.place().as_bytes(), contact.as_str().as_bytes()]);
+    let digest = keyed.hash("contact id", [call.session().sid().as_bytes(), contact.as_str().as_bytes()]);
     PublicId::of_digest(&digest).to_string()
 }

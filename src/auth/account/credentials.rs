@@ -91,13 +91,13 @@ pub(super) async fn list_credentials(call: &AccountCall<'_>) -> EndpointResult {
     let keyed = core.keyed().await?;
     let enabled = core.enabled(call.tenant());
     let offers = |change| core.users.offers(change);
-    let proves = |class| offers(OfferedChange::SetContact) && contacts::channel_of(core, class).is_some();
+    let proves = |class| offers(OfferedChange::SetContact) && core.channel_to(class).is_some();
     let overview = Overview {
         user: call.session().user().as_str(),
-        display_name: call.display_name(),
+        display_name: call.who.display_name(),
         fresh_until: call.fresh_until().map(UnixTime::as_secs),
-        required_proofs: call.required_proofs(),
-        fresh_login_url: call.fresh_login_url(),
+        required_proofs: call.required.proofs(),
+        fresh_login_url: call.required.login_url(core),
         can_use_codes: call.can_use_codes(),
         has_two_factors: call.has_two_factors(),
         asks_factor: core.asks_enrolled(call.tenant()),

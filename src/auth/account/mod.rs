@@ -44,7 +44,7 @@ pub(crate) async fn serve_account_route(
 ) -> EndpointResult {
     // a slow body must not delay the checks of the session until they are outdated
     let fields = match route.has_body() {
-        true => Some(call::fields(request.parts(), body).await),
+        true => Some(call::fields(request.parts, body).await),
         false => None,
     };
     let site = request.of_own_page().await?;

@@ -86,7 +86,7 @@ async fn decided_request<'a>(
     request: &mut IncomingRequest<'a>,
     body: &mut RequestBody,
 ) -> Result<(RequestContext<'a>, Asked<'static>), Problem> {
-    let body = fields::form(request.parts(), body).await;
+    let body = fields::form(request.parts, body).await;
     let body = request.or_charge(body).await?;
     let form = request.or_charge(Query::parse(&body)).await?;
     let raw = form.value("request").unwrap_or_default();
@@ -115,7 +115,7 @@ pub(crate) async fn by_form(request: &mut IncomingRequest<'_>, body: &mut Reques
 }
 
 async fn url_of(request: &mut IncomingRequest<'_>, body: &mut RequestBody) -> Result<String, Problem> {
-    let body = match fields::form(request.parts(), body).await {
+    let body = match fields::form(request.parts, body).await {
         Ok(body) if body.len() > LONGEST_FORM => Err(Problem::new(Code::TooLarge, "the form is longer than 16 KiB")),
         other => other,
     };

@@ -23,7 +23,7 @@ const LONGEST: usize = 8 * 1024;
 
 /// `POST /par`.
 pub(crate) async fn push_request(request: &mut IncomingRequest<'_>, body: &mut RequestBody) -> EndpointResult {
-    let body = fields::form(request.parts(), body).await.and_then(|body| match body.len() {
+    let body = fields::form(request.parts, body).await.and_then(|body| match body.len() {
         ..=LONGEST => Ok(body),
         _ => Err(Problem::new(Code::TooLarge, "the request is longer than 8 KiB")),
     });

@@ -73,7 +73,7 @@ pub(crate) async fn read_authorize_request<'a>(
     request: &mut IncomingRequest<'a>,
     reach: ClientReach,
 ) -> Result<(RequestContext<'a>, Asked<'a>), Problem> {
-    let query = Query::from_request_uri(request.parts());
+    let query = Query::from_request_uri(request.parts);
     read_request_of_query(request, query, reach).await
 }
 
@@ -110,7 +110,7 @@ pub(crate) async fn pushing<'a, 'b>(
     query: Result<Query<'b>, Problem>,
 ) -> Result<(RequestContext<'a>, Asked<'b>), Problem> {
     let query = request.or_charge(query).await?;
-    let id = client_authentication::named_client(&request.parts().headers, |name| query.value(name));
+    let id = client_authentication::named_client(&request.parts.headers, |name| query.value(name));
     let (cx, client) = request.charged_caller(id.as_deref(), ClientReach::Registered).await?;
     let client = client?;
     client_authentication::authenticate_caller(&cx, client.as_deref(), |name| query.value(name)).await?;

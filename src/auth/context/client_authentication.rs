@@ -101,7 +101,7 @@ fn shown_secret<'f>(
 /// can't be guessed, and the limit of the tenant bounds what checks cost.
 async fn count_failure(cx: &RequestContext<'_>, client: &Client, checked: Result<(), Problem>) -> Result<(), Problem> {
     let has_failed = checked.as_ref().is_err_and(|problem| problem.code == Code::ClientAuthentication);
-    let Some(address) = cx.known_address().filter(|_| has_failed) else { return checked };
+    let Some(address) = cx.address.clone().filter(|_| has_failed) else { return checked };
     let client = base64url_of_32(SecretDigest::of_secret(client.id()).as_bytes());
     let name = [address.as_str().as_bytes(), b"/", &client].concat();
     let decision = cx.core.limits.failures.check(&LimitKey::parse_reserved(name).unwrap_or(address), 1).await;

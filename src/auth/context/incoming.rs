@@ -34,15 +34,15 @@ use crate::{
 /// settings and the state of the service.
 pub(crate) struct IncomingRequest<'a> {
     pub(super) core: &'a Core,
-    pub(super) parts: &'a Parts,
+    pub(crate) parts: &'a Parts,
     /// The client's address, if it is known.
-    address: Option<LimitKey>,
+    pub(crate) address: Option<LimitKey>,
     pass: Option<RateLimitPass>,
     unverified: Unverified,
     /// A refresh token that came with the request. Like a session, it shows that the request is a user's.
     pub(crate) refresh_token: Option<String>,
     /// The foreign origin whose scripts may read the answer.
-    reader: Option<HeaderValue>,
+    pub(crate) reader: Option<HeaderValue>,
 }
 
 /// The work that is done before it is known whose budget a request spends.
@@ -58,15 +58,6 @@ impl<'a> IncomingRequest<'a> {
         let address = core.client_ip.limit_key(Head::from(parts));
         core.limits.addresses.saw(address.is_some(), &core.journal);
         Self { core, parts, address, pass: None, unverified: Unverified::None, refresh_token: None, reader: None }
-    }
-
-    pub(crate) fn parts(&self) -> &'a Parts {
-        self.parts
-    }
-
-    /// Returns the client's address, if it is known.
-    pub(crate) fn known_address(&self) -> Option<LimitKey> {
-        self.address.clone()
     }
 
     /// Checks whether a path is served. Some endpoints need settings, such as tokens or a logo, or accounts that offer a change.
@@ -153,16 +144,6 @@ impl<'a> IncomingRequest<'a> {
         self.reader = origin.filter(|origin| origin.to_str().is_ok_and(is_known)).cloned();
     }
 
-    /// Returns whether scripts of another origin may read the answer.
-    pub(crate) fn is_read_elsewhere(&self) -> bool {
-        self.reader.is_some()
-    }
-
-    /// Lets no page read the answer, because the endpoint is for programs.
-    pub(crate) fn let_no_page_read(&mut self) {
-        self.reader = None;
-    }
-
     /// Answers OPTIONS: the methods of a path and, to scripts of an allowed origin, that they may call.
     pub(crate) async fn options(&mut self, path: &Path) -> EndpointResult {
         self.charge_asset().await?;
@@ -212,12 +193,14 @@ impl<'a> IncomingRequest<'a> {
 
     /// Charges the request to its tenant, or to the client's address if no tenant is known.
     pub(crate) async fn charge(&mut self, tenant: Option<&Tenant>) -> Result<RequestContext<'a>, Problem> {
-        self.charge_as(tenant, false).await
+        self.charge_share(tenant).await?;
+        self.charge_payer(tenant, false).await
     }
 
     /// Charges a request with a valid token or secret to this tenant. It can also spend what is reserved.
     pub(crate) async fn charge_proved(&mut self, tenant: &Tenant) -> Result<RequestContext<'a>, Problem> {
-        self.charge_as(Some(tenant), true).await
+        self.charge_share(Some(tenant)).await?;
+        self.charge_payer(Some(tenant), true).await
     }
 
     /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged: with
@@ -260,13 +243,8 @@ impl<'a> IncomingRequest<'a> {
             core: self.core,
             parts: self.parts,
             address: self.address.clone(),
-            is_read_elsewhere: self.is_read_elsewhere(),
+            is_read_elsewhere: self.reader.is_some(),
         }
-    }
-
-    async fn charge_as(&mut self, tenant: Option<&Tenant>, is_proved: bool) -> Result<RequestContext<'a>, Problem> {
-        self.charge_share(tenant).await?;
-        self.charge_payer(tenant, is_proved).await
     }
 
     /// Charges a request like [`charge`](Self::charge). If only the reserve is left, a session or a refresh token of this

@@ -210,7 +210,7 @@ pub(crate) struct AddressSpend<'a> {
 impl<'a> AddressSpend<'a> {
     /// Spends one of what the limit allows. Returns how long the client must wait if nothing is left.
     pub(crate) async fn spend_one(cx: &RequestContext<'_>, limit: &'a AnyLimiter) -> Result<Self, Duration> {
-        let Some(address) = cx.known_address() else { return Ok(Self { limit, spend: None }) };
+        let Some(address) = cx.address.clone() else { return Ok(Self { limit, spend: None }) };
         let decision = limit.check(&address, 1).await;
         match decision.is_admitted() {
             true => Ok(Self { limit, spend: Some(decision.into_spend()) }),

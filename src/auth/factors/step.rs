@@ -209,7 +209,7 @@ impl LoginStep<'_> {
         reads: Vec<RowOperation<'_, T>>,
     ) -> Result<Vec<ReadRow<T>>, Problem> {
         let (core, newest) = (self.cx.core, self.newest_generation());
-        let (slots, read) = if found.has_generation() {
+        let (slots, read) = if found.generation.is_some() {
             let mut batch = Batch::without_user(&core.store);
             let slots = batch.add_all(reads);
             let outcomes = batch.run().await?;
@@ -218,7 +218,7 @@ impl LoginStep<'_> {
             let mut batch = core.accounts.batch(&self.login.tenant, found.id())?;
             let slots = batch.add_all(reads);
             let outcomes = batch.run().await?.since(newest);
-            found.set_generation(outcomes.as_ref().and_then(Outcomes::generation));
+            found.generation = outcomes.as_ref().and_then(Outcomes::generation);
             (slots, outcomes)
         };
         let Some(outcomes) = read else { return Err(self.end().await?) };

@@ -44,7 +44,7 @@ impl RequestContext<'_> {
     ) -> Result<TicketCodeSent, Problem> {
         let (core, keyed, code) = (self.core, self.core.keyed().await?, OneTimeCode::generate());
         let charged = self.charge_ticket_message().await?;
-        let (method, client) = (method_of(channel), self.known_address());
+        let (method, client) = (method_of(channel), self.address.clone());
         let user = ticket.user.as_ref().map(|user| &user.id);
         let counted = core.guard.count_ticket_request((place, user), method, client.as_ref(), keyed).await?;
         counted.map_err(|wait| too_many_messages().retry_in(wait))?;

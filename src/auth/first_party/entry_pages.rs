@@ -19,7 +19,7 @@ use crate::auth::{
 /// Serves a page for the request of a client. Without one, it redirects to that of the site itself.
 pub(crate) async fn serve_entry_page(request: &mut IncomingRequest<'_>, route: Route) -> EndpointResult {
     let path = if route == Route::ResetPage { RESET_PAGE } else { SIGN_UP_PAGE };
-    let query = Query::from_request_uri(request.parts());
+    let query = Query::from_request_uri(request.parts);
     let query = request.or_charge(query).await?;
     if query.client_id().is_none() {
         let site = request.of_this_site().await?;

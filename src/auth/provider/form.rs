@@ -92,7 +92,7 @@ impl<'b> Posted<'b> {
         request: &mut IncomingRequest<'a>,
         refresh_token: Option<&str>,
     ) -> Result<(RequestContext<'a>, Result<Option<Arc<Client>>, Problem>), Problem> {
-        let id = client_authentication::named_client(&request.parts().headers, |name| self.value(name));
+        let id = client_authentication::named_client(&request.parts.headers, |name| self.value(name));
         // if only the reserve of the tenant is left, a usable token of that tenant can spend it
         request.refresh_token = refresh_token.map(str::to_owned);
         let (cx, client) = request.charged_caller(id.as_deref(), ClientReach::Registered).await?;

@@ -84,7 +84,7 @@ pub(crate) async fn introspect(
 ) -> EndpointResult {
     let reach = reach(request, endpoints, &posted).await;
     // introspection is for programs, so no page may read the answer
-    request.let_no_page_read();
+    request.reader = None;
     let ((core, reach), token) = (reach?, posted.required("token", "token is missing")?);
     // an API that asks about a token that it got must not take a stolen refresh token for an access token
     let expects_refresh_token = posted.value("token_type_hint") == Some("refresh_token");
@@ -114,7 +114,7 @@ async fn reach<'a>(
     endpoints: &TokenEndpoints,
     posted: &Posted<'_>,
 ) -> Result<(&'a Core, Reach), Problem> {
-    let parts = request.parts();
+    let parts = request.parts;
     let (scheme, shown) = match Authorization::from_auth_headers(&parts.headers) {
         Authorization::Nothing => {
             let (cx, client) = posted.confidential_client(request).await?;

@@ -37,7 +37,7 @@ pub(crate) async fn logout(
     tokens: &TokenService,
     body: &mut RequestBody,
 ) -> EndpointResult {
-    let asked = read_logout_form(request.parts(), body).await;
+    let asked = read_logout_form(request.parts, body).await;
     let asked = request.or_charge(asked).await.map_err(Problem::into_error_page)?;
     let hint = match asked.value("id_token_hint") {
         Some(hint) => {

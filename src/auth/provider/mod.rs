@@ -75,7 +75,7 @@ async fn posted(
     route: TokenRoute,
     body: &mut RequestBody,
 ) -> EndpointResult {
-    let body = fields::form(request.parts(), body).await;
+    let body = fields::form(request.parts, body).await;
     let body = request.or_charge(body).await?;
     let posted = Posted::from_form_body(&body);
     match route {

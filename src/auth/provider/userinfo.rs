@@ -31,9 +31,9 @@ const REALM: &str = "userinfo";
 
 pub(crate) async fn userinfo(request: &mut IncomingRequest<'_>, endpoints: &TokenEndpoints) -> EndpointResult {
     let core = request.begin_lookup().await?;
-    let found = find(core, request.parts(), endpoints).await;
+    let found = find(core, request.parts, endpoints).await;
     let grant = found.as_ref().ok().map(|found| &found.grant);
-    if let Some(grant) = grant.filter(|_| request.is_read_elsewhere()) {
+    if let Some(grant) = grant.filter(|_| request.reader.is_some()) {
         // a page of another client must not read the response
         let client = core.registered_client(Some(grant.client_id())).await?;
         request.let_read(client.as_deref());

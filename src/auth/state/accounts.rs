@@ -23,7 +23,7 @@ pub(crate) struct Accounts {
 pub(crate) struct FoundAccount {
     account: Option<Account>,
     /// `None` until it is read, together with other rows.
-    generation: Option<u64>,
+    pub(crate) generation: Option<u64>,
 }
 
 /// Where the generation of a user is compared with that of their proofs.
@@ -88,15 +88,6 @@ impl Accounts {
 impl FoundAccount {
     pub(crate) fn without_generation(account: Option<Account>) -> Self {
         Self { account, generation: None }
-    }
-
-    /// Sets the generation, once it is read.
-    pub(crate) fn set_generation(&mut self, generation: Option<u64>) {
-        self.generation = generation;
-    }
-
-    pub(crate) fn has_generation(&self) -> bool {
-        self.generation.is_some()
     }
 
     /// Returns the id of the account, even if it is disabled.

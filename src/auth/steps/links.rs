@@ -4,13 +4,12 @@ use crate::{
     auth::{
         factors::step::LoginStep,
         http::{
-            answer::LoginProgress,
             fields::Typed,
             problem::{Code, Problem},
         },
         state::tickets::{Ticket, TicketPlace, TicketPurpose},
     },
-    login::LoginCall,
+    login::{LoginCall, LoginView},
     util::secret::Secret,
 };
 
@@ -28,7 +27,7 @@ pub(super) async fn accept_link(
     step: &LoginStep<'_>,
     (purpose, typed): (TicketPurpose, Option<Typed>),
     place: TicketPlace<'_>,
-) -> Result<(Ticket, LoginProgress), Problem> {
+) -> Result<(Ticket, LoginView), Problem> {
     let tickets = &step.cx.core.tickets;
     let ticket = match typed.and_then(|typed| Secret::parse(typed.0.as_str())) {
         Some(secret) if purpose == TicketPurpose::Invitation => {
@@ -39,8 +38,7 @@ pub(super) async fn accept_link(
     };
     let ticket = ticket.ok_or_else(|| step.problem(invalid_link()))?;
     tickets.adopt(place, &ticket, step.keyed).await?;
-    let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
-    Ok((ticket, LoginProgress::from(view)))
+    Ok((ticket, step.apply(&LoginCall::Touch).await?.response_view(step.now())?))
 }
 
 pub(super) fn invalid_link() -> Problem {

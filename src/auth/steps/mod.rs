@@ -7,4 +7,3 @@ pub(crate) mod login_page;
 pub(crate) mod reset;
 pub(crate) mod sign_up;
 pub(crate) mod start;
-pub(crate) mod status;

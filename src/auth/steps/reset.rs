@@ -6,8 +6,8 @@
 
 use std::mem::take;
 
-use http::{Response, StatusCode};
-use serde::Serialize;
+use http::StatusCode;
+use serde_json::json;
 
 use super::{
     links::{accept_link, invalid_link, place_of_login},
@@ -17,36 +17,34 @@ use crate::{
     auth::{
         context::stages::OwnLogin,
         factors::step::{LoginStep, prepare_login_step},
-        http::{answer, fields::Fields, problem::Problem},
+        http::{
+            answer,
+            fields::Fields,
+            problem::{EndpointResult, Problem},
+        },
         state::{
             journal::EventSource,
             tickets::{TicketPlace, TicketPurpose},
         },
     },
     delivery::NoticeKind,
-    http::body::Body,
     login::{LoginCall, LoginError, Subject},
     password::Password,
     user::{Account, AccountChange},
 };
 
-#[derive(Serialize)]
-struct PasswordSet {
-    status: &'static str,
-}
-
 /// Uses up a link of the application. The password can then be set in this browser.
-pub(crate) async fn accept_reset_link(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn accept_reset_link(own: &OwnLogin<'_>, mut fields: Fields) -> EndpointResult {
     let secret = fields.link.take();
     let step = prepare_reset(own, fields).await?;
     // the name of a login may be that of another user
     let secret = secret.filter(|_| step.login.subject == Subject::Unbound);
-    let (_, login) = accept_link(&step, (TicketPurpose::Reset, secret), place(&step)).await?;
-    Ok(answer::json(StatusCode::OK, &login))
+    let (_, view) = accept_link(&step, (TicketPurpose::Reset, secret), place(&step)).await?;
+    Ok(answer::login_progress(view, ()))
 }
 
 /// Sets the password, ends everything that the user has begun, and tells them at each contact.
-pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> EndpointResult {
     let password = fields.password.take().map(|mut typed| Password::new(take(&mut *typed.0)));
     let step = prepare_reset(own, fields).await?;
     let account = identified_user(&step).await?;
@@ -75,7 +73,7 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
     let (language, source) = (step.cx.language(&step.login), EventSource::of_user(tenant, account.id()));
     let announced = core.announce(source, (tenant, &account), NoticeKind::PasswordReset, language).await;
     step.cx.log_failures([ended.err(), unlocked.err(), announced.err()]);
-    let mut response = answer::json(StatusCode::OK, &PasswordSet { status: "done" });
+    let mut response = answer::json(StatusCode::OK, &json!({ "status": "done" }));
     if let Some(removal) = core.cookies.removal(&core.cookies.name_of(&step.login.id)) {
         removal.append_to(response.headers_mut());
     }

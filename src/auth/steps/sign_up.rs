@@ -6,8 +6,8 @@
 
 use std::mem::take;
 
-use http::{Response, StatusCode};
-use serde::Serialize;
+use http::StatusCode;
+use serde_json::json;
 
 use super::links::{accept_link, place_of_login};
 use crate::{
@@ -18,16 +18,15 @@ use crate::{
             step::{LoginStep, prepare_login_step},
         },
         http::{
-            answer::{self, LoginProgress},
+            answer,
             fields::Fields,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
             route::SIGN_IN,
         },
         state::tickets::{Ticket, TicketPlace, TicketPurpose},
     },
     delivery::{Channel, Link, LinkKind},
     event::EventKind,
-    http::body::Body,
     login::{BoundUser, LoginCall},
     password::Password,
     policy::{Method, MethodSet},
@@ -39,16 +38,8 @@ use crate::{
 /// The longest name of a user, in bytes.
 const LONGEST_NAME: usize = Identifier::MAX_LEN;
 
-#[derive(Serialize)]
-struct Invited {
-    #[serde(flatten)]
-    login: LoginProgress,
-    /// The invited address, which is the name of the new account.
-    email: String,
-}
-
 /// Sends a code to the address, or the message that it has an account.
-pub(crate) async fn send_sign_up_code(own: &OwnLogin<'_>, fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn send_sign_up_code(own: &OwnLogin<'_>, fields: Fields) -> EndpointResult {
     let step = prepare_sign_up(own, fields).await?;
     let core = step.cx.core;
     if core.sign_up.kind != SignUp::Open {
@@ -73,7 +64,7 @@ pub(crate) async fn send_sign_up_code(own: &OwnLogin<'_>, fields: Fields) -> Res
 }
 
 /// Compares a typed code with the one that was sent.
-pub(crate) async fn verify_sign_up_code(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn verify_sign_up_code(own: &OwnLogin<'_>, mut fields: Fields) -> EndpointResult {
     let typed = fields.otp.take().map(|typed| typed.0).unwrap_or_default();
     let step = prepare_sign_up(own, fields).await?;
     if typed.is_empty() {
@@ -82,20 +73,20 @@ pub(crate) async fn verify_sign_up_code(own: &OwnLogin<'_>, mut fields: Fields) 
     let proved = step.cx.prove_ticket_code(place(&step), &typed).await;
     proved.map_err(|problem| step.problem(problem))?;
     let view = step.apply(&LoginCall::Touch).await?.response_view(step.now())?;
-    Ok(answer::json(StatusCode::OK, &LoginProgress::from(view)))
+    Ok(answer::login_progress(view, ()))
 }
 
 /// Uses up the link of an invitation. Its address then counts as proved in this browser.
-pub(crate) async fn accept_invitation(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn accept_invitation(own: &OwnLogin<'_>, mut fields: Fields) -> EndpointResult {
     let secret = fields.link.take();
     let step = prepare_sign_up(own, fields).await?;
-    let (ticket, login) = accept_link(&step, (TicketPurpose::Invitation, secret), place(&step)).await?;
+    let (ticket, view) = accept_link(&step, (TicketPurpose::Invitation, secret), place(&step)).await?;
     let email = ticket.contact.as_ref().map(|contact| contact.as_str().to_owned()).unwrap_or_default();
-    Ok(answer::json(StatusCode::OK, &Invited { login, email }))
+    Ok(answer::login_progress(view, json!({ "email": email })))
 }
 
 /// Creates the account of a proved address. The login goes on with the address and the password as its proofs.
-pub(crate) async fn create_account(own: &OwnLogin<'_>, mut fields: Fields) -> Result<Response<Body>, Problem> {
+pub(crate) async fn create_account(own: &OwnLogin<'_>, mut fields: Fields) -> EndpointResult {
     let (password, name) = (fields.password.take(), fields.name.take());
     let step = prepare_sign_up(own, fields).await?;
     let (core, keyed, tenant) = (step.cx.core, step.keyed, &step.login.tenant);
@@ -133,12 +124,7 @@ pub(crate) async fn create_account(own: &OwnLogin<'_>, mut fields: Fields) -> Re
 }
 
 /// Binds the login to the new user.
-async fn log_in(
-    step: &LoginStep<'_>,
-    account: &Account,
-    user: &BoundUser,
-    contact: &Contact,
-) -> Result<Response<Body>, Problem> {
+async fn log_in(step: &LoginStep<'_>, account: &Account, user: &BoundUser, contact: &Contact) -> EndpointResult {
     let (core, keyed, now) = (step.cx.core, step.keyed, step.now());
     let email = Some(factors::contact_mark(contact, keyed));
     let password = crate::auth::core::Core::current_mark(account, None, Method::Password, keyed);
@@ -152,7 +138,7 @@ async fn log_in(
     let update = step.apply(&LoginCall::SignUp(Some((user, &proofs)))).await?;
     core.journal.record(EventKind::AccountCreated, &*update.stored.value, None, keyed);
     let view = update.response_view(step.now())?;
-    Ok(answer::json(StatusCode::OK, &LoginProgress::from(view)))
+    Ok(answer::login_progress(view, ()))
 }
 
 /// Returns the proofs of a new account: both of them if they complete the login, so that its user can go on to a second factor,

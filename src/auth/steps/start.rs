@@ -164,7 +164,7 @@ async fn with_factor(cx: &RequestContext<'_>, mut login: Login) -> Result<Login,
 
 /// Refuses addresses with too many failures. Names are never refused: that would lock the owner out of all methods.
 async fn refuse_failing_address(cx: &RequestContext<'_>) -> Result<(), Problem> {
-    if let Some(address) = cx.known_address()
+    if let Some(address) = cx.address.clone()
         && let Some(standing) = cx.core.limits.failures.peek(&address).await
         && standing.remaining() == 0
     {

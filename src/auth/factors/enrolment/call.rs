@@ -36,7 +36,7 @@ use crate::{
     store::StoreError,
     tenant::Tenant,
     user::Account,
-    util::{clock::UnixTime, public_id::PublicId},
+    util::clock::UnixTime,
     words::Language,
 };
 
@@ -45,12 +45,12 @@ pub(crate) struct AccountCall<'a> {
     pub(crate) cx: &'a RequestContext<'a>,
     pub(crate) fields: AccountFields,
     /// The session at the tenant of this site, and its account. All proofs of the session count.
-    who: SignedIn,
+    pub(crate) who: SignedIn,
     /// The enrolled credentials of the user.
     pub(crate) credentials: Option<Credentials>,
     fresh: FreshProofs,
     /// The fresh proofs that a change needs.
-    required: Freshness,
+    pub(crate) required: Freshness,
 }
 
 /// The members of a body. Unknown members are ignored.
@@ -96,19 +96,15 @@ impl<'a> AccountCall<'a> {
         Self::find_caller(cx, client.tenant(), cx.core.logins.now()).await?.ok_or_else(not_signed_in)
     }
 
-    /// Finds the session and the account of a user of this tenant who comes back from another identity provider. The browser
-    /// names that site as the origin, so `state` must have shown that this session has sent the user there. The proofs that
-    /// were fresh at the time `left_at` count as fresh.
-    #[cfg(feature = "external-providers")]
-    pub(crate) async fn returning(
+    /// Finds the session and the account of a user of this tenant. The proofs that were fresh at this time count as fresh.
+    ///
+    /// A user who comes back from another identity provider has that site as the origin, so `state` must have shown that this
+    /// session has sent the user there. Their proofs count as of the time when the user left.
+    pub(crate) async fn find_caller(
         cx: &'a RequestContext<'a>,
         tenant: &Tenant,
-        left_at: UnixTime,
+        now: UnixTime,
     ) -> Result<Option<Self>, Problem> {
-        Self::find_caller(cx, tenant, left_at).await
-    }
-
-    async fn find_caller(cx: &'a RequestContext<'a>, tenant: &Tenant, now: UnixTime) -> Result<Option<Self>, Problem> {
         let Some(who) = SignedIn::find_at_tenant(cx, tenant).await? else { return Ok(None) };
         let credentials = cx.core.credentials.get(tenant, who.session.user()).await?;
         let fresh = FreshProofs::from_proofs(who.strengths(), now);
@@ -129,16 +125,6 @@ impl<'a> AccountCall<'a> {
         (self.tenant(), self.session().user())
     }
 
-    /// Returns a name of the user to show.
-    pub(crate) fn display_name(&self) -> String {
-        self.who.display_name()
-    }
-
-    /// Returns the id of the session, under which enrolments are pending.
-    pub(crate) fn place(&self) -> PublicId {
-        self.session().sid()
-    }
-
     pub(crate) fn account(&self) -> &Account {
         &self.who.account
     }
@@ -146,16 +132,6 @@ impl<'a> AccountCall<'a> {
     /// Returns until when the user can change how they sign in, if they can.
     pub(crate) fn fresh_until(&self) -> Option<UnixTime> {
         self.required.until(&self.fresh)
-    }
-
-    /// Returns how many different factors the user must have proved within the last five minutes before a change.
-    pub(crate) fn required_proofs(&self) -> usize {
-        self.required.proofs()
-    }
-
-    /// Returns the URL of a sign-in after which the user can change how they sign in.
-    pub(crate) fn fresh_login_url(&self) -> String {
-        self.required.login_url(self.cx.core)
     }
 
     /// Checks that the user has proved enough within the last five minutes. Must come before each change of how the user

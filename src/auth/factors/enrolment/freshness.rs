@@ -17,7 +17,7 @@ use crate::{
 
 /// The proofs that a change needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Freshness {
+pub(crate) struct Freshness {
     /// The number of factor classes, each by a proof that counts in a login of as many steps.
     classes: usize,
     /// Whether the one class is not enough, because the account has a passkey or an app that such logins ask for.
@@ -54,7 +54,7 @@ impl Freshness {
     }
 
     /// Returns the number of different factors to prove.
-    pub(super) fn proofs(self) -> usize {
+    pub(crate) fn proofs(self) -> usize {
         if self.needs_factor { 2 } else { self.classes }
     }
 
@@ -68,7 +68,7 @@ impl Freshness {
     }
 
     /// Returns the URL of a login after which they are.
-    pub(super) fn login_url(self, core: &Core) -> String {
+    pub(crate) fn login_url(self, core: &Core) -> String {
         // a proof of this age is still accepted there, and must then be fresh here; only a whole new login asks for the factor
         let age = if self.needs_factor { 0 } else { FRESH.as_secs().saturating_sub(1) };
         login_url(core, Some((age, self.classes)))

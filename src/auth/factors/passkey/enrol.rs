@@ -187,7 +187,7 @@ async fn registration_options(call: &AccountCall<'_>) -> EndpointResult {
     check_enabled(call.cx)?;
     call.vouching(Method::Passkey)?;
     let owner = (call.tenant(), call.account());
-    let public_key = new_options(call.cx.core, &call.place(), owner, call.credentials.as_ref()).await?;
+    let public_key = new_options(call.cx.core, &call.session().sid(), owner, call.credentials.as_ref()).await?;
     Ok(answer::json(StatusCode::OK, &Begun { public_key }))
 }
 
@@ -197,7 +197,7 @@ async fn register_passkey(call: &AccountCall<'_>) -> EndpointResult {
     let vouching = call.vouching(Method::Passkey)?;
     let response = registration(call.fields.response.clone())?;
     let name = call.fields.name.as_deref().map(given_name).transpose()?;
-    let verdict = verify_new_passkey(call.cx.core, &call.place(), call.tenant(), &response)
+    let verdict = verify_new_passkey(call.cx.core, &call.session().sid(), call.tenant(), &response)
         .await?
         .map_err(registration_problem)?;
     let unused = || unused_name(call.cx, Language::accepted(&call.cx.parts.headers), call.credentials.as_ref());

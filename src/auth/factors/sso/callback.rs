@@ -38,7 +38,7 @@ const METHOD: Method = Method::Sso;
 
 /// Serves the return from a provider: to a login, or to the account page.
 pub(crate) async fn serve_sso_callback(request: &mut IncomingRequest<'_>) -> EndpointResult {
-    match request.has_site() && is_of_account_page(request.parts()) {
+    match request.has_site() && is_of_account_page(request.parts) {
         true => finish_provider_link(request).await,
         false => finish_provider_login(request).await,
     }
@@ -53,7 +53,7 @@ fn is_of_account_page(parts: &Parts) -> bool {
 
 /// Ends the login step of a user who comes back, and returns to the login page.
 async fn finish_provider_login(request: &mut IncomingRequest<'_>) -> EndpointResult {
-    let query = request.or_charge(callback_query(request.parts())).await.map_err(Problem::into_error_page)?;
+    let query = request.or_charge(callback_query(request.parts)).await.map_err(Problem::into_error_page)?;
     let state = query.value("state").and_then(SsoState::parse);
     let id = state.as_ref().map(|state| state.login.as_str());
     let (cx, found) = request.returning_login(id).await.map_err(Problem::into_error_page)?;

@@ -94,7 +94,7 @@ pub(crate) async fn start_provider_link(call: &AccountCall<'_>) -> EndpointResul
 
 /// Links the account of a user who comes back from a provider, and returns to the account page.
 pub(crate) async fn finish_provider_link(request: &mut IncomingRequest<'_>) -> EndpointResult {
-    let query = callback_query(request.parts());
+    let query = callback_query(request.parts);
     let SiteCall { cx, client, .. } = request.of_this_site().await.map_err(Problem::into_error_page)?;
     let outcome = match query {
         Ok(query) => redeem_pending_link(&cx, &query, client.tenant()).await,
@@ -167,7 +167,7 @@ async fn link_provider_user(
         crate::util::trace::warning!("the provider {name} has not signed in its user anew, so nothing is linked");
         return Ok(LinkOutcome::NotFresh);
     }
-    let Some(call) = AccountCall::returning(cx, tenant, left_at).await? else { return Ok(LinkOutcome::Expired) };
+    let Some(call) = AccountCall::find_caller(cx, tenant, left_at).await? else { return Ok(LinkOutcome::Expired) };
     if call.session().sid() != session.sid() || call.require_fresh().is_err() {
         return Ok(LinkOutcome::Expired);
     }

@@ -162,7 +162,7 @@ impl<'a> CountedCall<'a> {
     async fn count_provider_call(cx: &RequestContext<'a>, provider: &str) -> Option<Self> {
         let limits = &cx.core.limits;
         let mut counted = Self { limits, failure: None, outage: None };
-        if let Some(address) = cx.known_address() {
+        if let Some(address) = cx.address.clone() {
             counted.failure = Some(admitted(limits.failures.check(&address, 1).await)?);
             let of_provider = LimitKey::parse_reserved(format!("{}/{provider}", address.as_str())).unwrap_or(address);
             counted.outage = Some(admitted(limits.provider_outages.check(&of_provider, 1).await)?);

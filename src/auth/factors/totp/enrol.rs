@@ -64,9 +64,9 @@ pub(crate) async fn serve_totp_change(change: TotpChange, call: &AccountCall<'_>
 async fn begin_totp(call: &AccountCall<'_>) -> EndpointResult {
     let settings = settings(call.cx)?;
     call.vouching(Method::Totp)?;
-    let new = settings.new_key(call.owner(), &call.display_name());
+    let new = settings.new_key(call.owner(), &call.who.display_name());
     let (new, pending) = new.ok_or_else(Problem::unavailable)?;
-    pending_keys(call.cx.core).start_enrolment(&call.place(), &pending).await?;
+    pending_keys(call.cx.core).start_enrolment(&call.session().sid(), &pending).await?;
     Ok(answer::json(StatusCode::OK, &new))
 }
 
@@ -77,11 +77,11 @@ async fn confirm_totp(call: &AccountCall<'_>) -> EndpointResult {
     let vouching = call.vouching(Method::Totp)?;
     let rows = pending_keys(call.cx.core);
     let nothing = || Problem::new(Code::NoPendingChallenge, "no authenticator app is being set up in this session");
-    let pending = rows.find(&call.place()).await?.ok_or_else(nothing)?;
+    let pending = rows.find(&call.session().sid()).await?.ok_or_else(nothing)?;
     let vouched = (vouching.strength, call.cx.core.logins.now());
     let key = pending.value.confirmed(call.owner(), &typed.0, vouched, &settings.seal);
     let key = key.ok_or(Problem::new(Code::InvalidOtp, "the code is wrong or expired"))?;
-    if !rows.take_found(&call.place(), &pending).await? {
+    if !rows.take_found(&call.session().sid(), &pending).await? {
         return Err(nothing());
     }
     let created_at = key.created_at;
