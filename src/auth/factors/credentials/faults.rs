@@ -14,8 +14,9 @@ use std::{
 use proptest::{collection::vec, prelude::*, test_runner::Config};
 
 use super::{
-    credential::{CredentialId, Strength},
-    table::{Added, CredentialTable, Owners, Removed},
+    credential::{Credential, CredentialId, Strength},
+    row::Credentials,
+    table::{Added, CredentialTable, Removed},
 };
 use crate::{
     auth::factors::{
@@ -193,38 +194,25 @@ async fn run(table: &CredentialTable, call: Call) -> Result<Answer, StoreError> 
     })
 }
 
+fn credential((is_passkey, number): Id) -> Box<dyn Credential> {
+    if is_passkey { Box::new(passkey(number)) } else { Box::new(link(number)) }
+}
+
 /// Returns the user that a credential leads to.
-fn owner(table: &CredentialTable, (is_passkey, number): Id) -> Option<UserId> {
-    let link = link(number);
-    match is_passkey {
-        true => block_on(table.by_id(&acme(), CredentialId::Passkey(&key_id(number)))).unwrap().map(|(user, _)| user),
-        false => {
-            let found = block_on(table.by_link(&acme(), (&link.provider, &link.issuer, &link.subject)));
-            found.unwrap().map(|(user, _)| user)
-        }
-    }
+fn owner(table: &CredentialTable, id: Id) -> Option<UserId> {
+    block_on(table.by_id(&acme(), credential(id).id().unwrap())).unwrap().map(|(user, _)| user)
 }
 
 /// Returns whether there is an index row for a credential.
-fn is_indexed(store: &Shaky, (is_passkey, number): Id) -> bool {
-    let (key_id, link) = (key_id(number), link(number));
-    let id = match is_passkey {
-        true => CredentialId::Passkey(&key_id),
-        false => CredentialId::Link { provider: &link.provider, issuer: &link.issuer, subject: &link.subject },
-    };
-    let found = block_on(Owners::new(&AnyStore::from(store.clone()), &clock()).find(&acme(), id));
-    found.unwrap().is_some()
+fn is_indexed(store: &Shaky, id: Id) -> bool {
+    block_on(store.table().find(&acme(), credential(id).id().unwrap())).unwrap().is_some()
 }
 
 /// Returns the users whose rows hold a credential.
-fn holders(table: &CredentialTable, (is_passkey, number): Id) -> Vec<UserId> {
-    let (key_id, link) = (key_id(number), link(number));
-    let id = match is_passkey {
-        true => CredentialId::Passkey(&key_id),
-        false => CredentialId::Link { provider: &link.provider, issuer: &link.issuer, subject: &link.subject },
-    };
-    let holds = |who: &UserId| block_on(table.get(&acme(), who)).unwrap().is_some_and(|row| row.holds(id));
-    (0..USERS).map(user).filter(holds).collect()
+fn holders(table: &CredentialTable, id: Id) -> Vec<UserId> {
+    let id = credential(id);
+    let holds = |row: Credentials| row.holds(id.id().unwrap());
+    (0..USERS).map(user).filter(|who| block_on(table.get(&acme(), who)).unwrap().is_some_and(holds)).collect()
 }
 
 /// Applies a call to the model: the user of each credential.
@@ -307,15 +295,14 @@ proptest! {
         schedule in vec(0..5_usize, 0..60),
     ) {
         let store = Shaky::new(true);
-        let (table, clock) = (store.table(), clock());
+        let table = store.table();
         for call in &first {
             block_on(run(&table, *call)).unwrap();
         }
         if stale {
             // an interrupted call left index rows behind
-            let owners = Owners::new(&AnyStore::from(store.clone()), &clock);
             for number in 0..IDS {
-                block_on(owners.claim((&acme(), &user(0)), CredentialId::Passkey(&key_id(number)))).unwrap();
+                block_on(table.claim((&acme(), &user(0)), CredentialId::Passkey(&key_id(number)))).unwrap();
             }
         }
         type Running = Pin<Box<dyn Future<Output = Result<Answer, StoreError>> + Send>>;

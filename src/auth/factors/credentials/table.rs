@@ -30,7 +30,15 @@ const TRIES: usize = 64;
 /// Calls may overlap, and each may be cut off at any store operation: a credential never has two users, and repeating a
 /// call completes it.
 #[derive(Clone, Debug)]
-pub(crate) struct CredentialTable(Owners);
+pub(crate) struct CredentialTable {
+    /// The credentials of each user.
+    rows: Table<Credentials>,
+    /// The user of each credential that only one user can have.
+    index: Table<Owner>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Owner(#[serde(with = "crate::util::text")] UserId);
 
 /// The outcome of adding a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,12 +75,15 @@ impl<F: Fn(&Credentials, &Credentials) -> bool + Send + Sync> MayChange for F {}
 
 impl CredentialTable {
     pub(crate) fn new(store: &AnyStore, clock: &Arc<dyn Clock>) -> Self {
-        Self(Owners::new(store, clock))
+        Self {
+            rows: Table::new(store.clone(), "credentials", Arc::clone(clock)),
+            index: Table::new(store.clone(), "credential_owners", Arc::clone(clock)),
+        }
     }
 
     /// Returns the credentials of a user, or `None` if the user never had any.
     pub(crate) async fn get(&self, tenant: &Tenant, user: &UserId) -> Result<Option<Credentials>, StoreError> {
-        Ok(self.0.row(tenant, user).await?.map(|row| row.value))
+        Ok(self.row(tenant, user).await?.map(|row| row.value))
     }
 
     /// Returns whether the user may have something new. `is_stored` is `None` after an error of the store: then it may be there
@@ -99,7 +110,7 @@ impl CredentialTable {
                 Change::Put(row, UnixTime::FOREVER, handle)
             }
         };
-        self.0.rows.update(Some(tenant), user.as_str().as_bytes(), handle).await
+        self.rows.update(Some(tenant), user.as_str().as_bytes(), handle).await
     }
 
     /// Changes the credentials of a user with one compare-and-swap. `change` may be called several times; only its last
@@ -118,20 +129,20 @@ impl CredentialTable {
             let result = change(&mut next);
             if next == before { Change::Keep(result) } else { Change::Put(next, UnixTime::FOREVER, result) }
         };
-        self.0.rows.update(Some(tenant), user.as_str().as_bytes(), change).await
+        self.rows.update(Some(tenant), user.as_str().as_bytes(), change).await
     }
 
     /// Deletes everything of a user: first the index rows, then the row, so that a repeated call finds what is left.
     pub(crate) async fn forget(&self, tenant: &Tenant, user: &UserId) -> Result<(), StoreError> {
-        let mut found = self.0.row(tenant, user).await?;
+        let mut found = self.row(tenant, user).await?;
         while let Some(row) = found {
             for id in row.value.ids() {
-                let owner = self.0.find(tenant, id).await?;
-                self.0.release((tenant, user), id, owner.as_ref()).await?;
+                let owner = self.find(tenant, id).await?;
+                self.release((tenant, user), id, owner.as_ref()).await?;
             }
             // the expired entry that stays behind until the store removes it contains nothing
-            let (key, empty, now) = (user.as_str().as_bytes(), Credentials::new(), self.0.rows.now());
-            match self.0.rows.swap(Some(tenant), key, &row, &empty, now).await? {
+            let (key, empty, now) = (user.as_str().as_bytes(), Credentials::new(), self.rows.now());
+            match self.rows.swap(Some(tenant), key, &row, &empty, now).await? {
                 WriteOutcome::Done(_) => return Ok(()),
                 WriteOutcome::Lost(instead) => found = instead,
             }
@@ -145,7 +156,7 @@ impl CredentialTable {
         tenant: &Tenant,
         id: CredentialId<'_>,
     ) -> Result<Option<(UserId, Credentials)>, StoreError> {
-        let Some(owner) = self.0.find(tenant, id).await?.map(|stored| stored.value.0) else { return Ok(None) };
+        let Some(owner) = self.find(tenant, id).await?.map(|stored| stored.value.0) else { return Ok(None) };
         let row = self.get(tenant, &owner).await?;
         Ok(row.filter(|row| row.holds(id)).map(|row| (owner, row)))
     }
@@ -161,15 +172,15 @@ impl CredentialTable {
         mut add: impl FnMut(&mut Credentials) -> Added + Send,
         remove: impl Fn(&mut Credentials) + Send + Sync,
     ) -> Result<Added, StoreError> {
-        let Some(claimed) = self.0.claim((tenant, user), id).await? else { return Ok(Added::Taken) };
+        let Some(claimed) = self.claim((tenant, user), id).await? else { return Ok(Added::Taken) };
         let add = |row: &mut Credentials| if row.holds(id) { Added::Taken } else { add(row) };
         let added = self.update(tenant, user, add).await?;
         if matches!(added, Added::Refused | Added::Outdated) {
-            self.0.release((tenant, user), id, Some(&claimed)).await?;
+            self.release((tenant, user), id, Some(&claimed)).await?;
             return Ok(added);
         }
         // also for a credential that the user has already, whose index row may be missing after an interruption
-        let is_theirs = self.0.claim((tenant, user), id).await?.is_some();
+        let is_theirs = self.claim((tenant, user), id).await?.is_some();
         if added == Added::Done && !is_theirs {
             self.update(tenant, user, remove).await?;
             return Ok(Added::Taken);
@@ -185,7 +196,7 @@ impl CredentialTable {
         remove: impl Fn(&mut Credentials) + Send + Sync,
         may: impl MayChange,
     ) -> Result<Removed, StoreError> {
-        let claimed = self.0.find(tenant, id).await?;
+        let claimed = self.find(tenant, id).await?;
         let remove = |row: &mut Credentials| {
             let held = row.holds(id);
             if held {
@@ -195,7 +206,7 @@ impl CredentialTable {
         };
         let removed = self.remove_if((tenant, user), remove, may).await?;
         if removed != Removed::Refused {
-            self.0.release((tenant, user), id, claimed.as_ref()).await?;
+            self.release((tenant, user), id, claimed.as_ref()).await?;
         }
         Ok(removed)
     }
@@ -220,28 +231,8 @@ impl CredentialTable {
         };
         self.update(tenant, user, change).await
     }
-}
 
-/// The user of an index row.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Owner(#[serde(with = "crate::util::text")] pub(super) UserId);
-
-/// The rows of users and the index rows.
-#[derive(Clone, Debug)]
-pub(super) struct Owners {
-    pub(super) rows: Table<Credentials>,
-    index: Table<Owner>,
-}
-
-impl Owners {
-    pub(super) fn new(store: &AnyStore, clock: &Arc<dyn Clock>) -> Self {
-        Self {
-            rows: Table::new(store.clone(), "credentials", Arc::clone(clock)),
-            index: Table::new(store.clone(), "credential_owners", Arc::clone(clock)),
-        }
-    }
-
-    pub(super) async fn row(&self, tenant: &Tenant, user: &UserId) -> Result<Option<Stored<Credentials>>, StoreError> {
+    async fn row(&self, tenant: &Tenant, user: &UserId) -> Result<Option<Stored<Credentials>>, StoreError> {
         self.rows.get(Some(tenant), user.as_str().as_bytes()).wait().await
     }
 
@@ -281,7 +272,7 @@ impl Owners {
     }
 
     /// Removes an index row of the user, unless it was written since it was read.
-    pub(super) async fn release(
+    async fn release(
         &self,
         (tenant, user): (&Tenant, &UserId),
         id: CredentialId<'_>,
