@@ -15,60 +15,97 @@ use crate::{
     util::json::{self, JsonError},
 };
 
-/// The members of a body. A member that is missing, `null` or empty counts as absent. Unknown members are ignored.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Fields {
-    pub(crate) identifier: Option<String>,
-    /// The id of the login, which is called a session on the wire.
-    pub(crate) session_id: Option<String>,
-    pub(crate) method: Option<String>,
-    pub(crate) username: Option<String>,
-    pub(crate) password: Option<Typed>,
-    pub(crate) phone_number: Option<String>,
-    pub(crate) email: Option<String>,
-    pub(crate) otp: Option<Typed>,
-    /// The name of another identity provider.
-    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only the method `sso` reads it"))]
-    pub(crate) provider: Option<String>,
-    /// The query of the login page that sends the user to a provider.
-    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only the method `sso` reads it"))]
-    pub(crate) query: Option<String>,
-    /// The challenge that a passkey has signed.
-    pub(crate) challenge: Option<String>,
-    /// The response of a passkey, as the browser returned it.
-    pub(crate) response: Option<Value>,
-    /// A code of an authenticator app, or a recovery code.
-    pub(crate) code: Option<Typed>,
-    /// One of the contacts that the choices after a step list, in place of an address.
-    pub(crate) contact_id: Option<String>,
-    /// The secret of a link.
-    pub(crate) link: Option<Typed>,
-    /// The full name of a new user.
-    pub(crate) name: Option<String>,
-    /// Whether the user wants to stay signed in.
-    pub(crate) remember: Option<bool>,
-    /// Whether a new login continues from the browser's session, if it can. `true` unless given.
-    pub(crate) continue_session: Option<bool>,
-    /// The path to return to after a sign-in to the site itself.
-    pub(crate) return_to: Option<String>,
-    /// The languages that the user prefers.
-    pub(crate) ui_locales: Option<String>,
-    acr_values: Option<String>,
-    prompt: Option<String>,
-    #[serde(default, deserialize_with = "number_or_text")]
-    max_age: Option<String>,
-    #[serde(default, deserialize_with = "number_or_text")]
-    steps: Option<String>,
-    nonce: Option<String>,
-    dpop_jkt: Option<String>,
-    #[serde(default, deserialize_with = "object_or_text")]
-    claims: Option<String>,
-    client_id: Option<String>,
-    redirect_uri: Option<String>,
-    response_type: Option<String>,
-    scope: Option<String>,
-    code_challenge: Option<String>,
-    code_challenge_method: Option<String>,
+/// Declares the members of a body. A text or a parameter that is empty counts as missing.
+macro_rules! fields {
+    (
+        texts { $($(#[$text_attribute:meta])* $text:ident,)* }
+        parameters { $($(#[$parameter_attribute:meta])* $parameter:ident,)* }
+        others { $($(#[$other_attribute:meta])* $other:ident: $kind:ty,)* }
+    ) => {
+        /// The members of a body. A member that is missing, `null` or empty counts as absent. Unknown members are ignored.
+        #[derive(Debug, Default, Deserialize)]
+        pub(crate) struct Fields {
+            $($(#[$text_attribute])* pub(crate) $text: Option<String>,)*
+            $($(#[$parameter_attribute])* $parameter: Option<String>,)*
+            $($(#[$other_attribute])* pub(crate) $other: Option<$kind>,)*
+        }
+
+        impl Fields {
+            fn drop_empty_texts(&mut self) {
+                for text in [$(&mut self.$text,)* $(&mut self.$parameter,)*] {
+                    let _ = text.take_if(|text| text.is_empty());
+                }
+            }
+
+            /// Returns a parameter of the client, or an optional one of OpenID Connect.
+            pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+                match name {
+                    $(stringify!($parameter) => self.$parameter.as_deref(),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+fields! {
+    texts {
+        identifier,
+        /// The id of the login, which is called a session on the wire.
+        session_id,
+        method,
+        username,
+        phone_number,
+        email,
+        /// The name of another identity provider.
+        #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only the method `sso` reads it"))]
+        provider,
+        /// The query of the login page that sends the user to a provider.
+        #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only the method `sso` reads it"))]
+        query,
+        /// The challenge that a passkey has signed.
+        challenge,
+        /// One of the contacts that the choices after a step list, in place of an address.
+        contact_id,
+        /// The full name of a new user.
+        name,
+        /// The path to return to after a sign-in to the site itself.
+        return_to,
+        /// The languages that the user prefers.
+        ui_locales,
+    }
+    parameters {
+        acr_values,
+        prompt,
+        #[serde(default, deserialize_with = "number_or_text")]
+        max_age,
+        #[serde(default, deserialize_with = "number_or_text")]
+        steps,
+        nonce,
+        dpop_jkt,
+        #[serde(default, deserialize_with = "object_or_text")]
+        claims,
+        client_id,
+        redirect_uri,
+        response_type,
+        scope,
+        code_challenge,
+        code_challenge_method,
+    }
+    others {
+        password: Typed,
+        otp: Typed,
+        /// The response of a passkey, as the browser returned it.
+        response: Value,
+        /// A code of an authenticator app, or a recovery code.
+        code: Typed,
+        /// The secret of a link.
+        link: Typed,
+        /// Whether the user wants to stay signed in.
+        remember: bool,
+        /// Whether a new login continues from the browser's session, if it can. `true` unless given.
+        continue_session: bool,
+    }
 }
 
 /// A secret that a user typed. It is wiped when it is dropped.
@@ -113,63 +150,12 @@ impl Fields {
         body: B,
     ) -> Result<Self, Problem> {
         let mut fields: Self = parse_json_body(headers, body).await?;
-        // an empty text counts as missing
-        for text in [
-            &mut fields.identifier,
-            &mut fields.session_id,
-            &mut fields.method,
-            &mut fields.username,
-            &mut fields.phone_number,
-            &mut fields.email,
-            &mut fields.provider,
-            &mut fields.query,
-            &mut fields.challenge,
-            &mut fields.contact_id,
-            &mut fields.name,
-            &mut fields.return_to,
-            &mut fields.ui_locales,
-            &mut fields.acr_values,
-            &mut fields.prompt,
-            &mut fields.max_age,
-            &mut fields.steps,
-            &mut fields.nonce,
-            &mut fields.dpop_jkt,
-            &mut fields.claims,
-            &mut fields.client_id,
-            &mut fields.redirect_uri,
-            &mut fields.response_type,
-            &mut fields.scope,
-            &mut fields.code_challenge,
-            &mut fields.code_challenge_method,
-        ] {
-            let _ = text.take_if(|text| text.is_empty());
-        }
+        fields.drop_empty_texts();
         Ok(fields)
     }
 
     pub(crate) fn client_id(&self) -> Option<&str> {
         self.client_id.as_deref()
-    }
-
-    /// Returns a parameter of the client, or an optional one of OpenID Connect.
-    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
-        let parameter = match name {
-            "client_id" => &self.client_id,
-            "redirect_uri" => &self.redirect_uri,
-            "response_type" => &self.response_type,
-            "scope" => &self.scope,
-            "code_challenge" => &self.code_challenge,
-            "code_challenge_method" => &self.code_challenge_method,
-            "acr_values" => &self.acr_values,
-            "prompt" => &self.prompt,
-            "max_age" => &self.max_age,
-            "steps" => &self.steps,
-            "nonce" => &self.nonce,
-            "dpop_jkt" => &self.dpop_jkt,
-            "claims" => &self.claims,
-            _ => &None,
-        };
-        parameter.as_deref()
     }
 }
 
