@@ -3,7 +3,7 @@
 use serde_json::json;
 use tollgate::{
     Client, ClientTable, Secret, Tenant, Tokens, UserId,
-    auth::Totp,
+    auth::{AuthServiceBuilder, Totp},
     event::{EventKind, Query},
     policy::Policy,
     store::Memory,
@@ -12,7 +12,7 @@ use tollgate::{
 use crate::{
     controlled_store::{ControlledStore, FAULTS},
     enrolled::{CODES, app, enrol, recovery, stored, world, world_on},
-    own_account::totp,
+    own_account::{acme, call, sign_in, totp},
     world::{ADA, ADA_PASSWORD, Answer, Browser, CALLBACK, GRACE, GRACE_PASSWORD, NOBODY, World, clients, join},
 };
 
@@ -81,6 +81,39 @@ async fn c124_of_concurrent_logins_with_the_same_code_one_succeeds() {
         let (acme, _) = ada();
         world.service.unlock(&acme, &ADA.parse().unwrap()).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn c124_recovery_codes_are_stored_as_digests_and_of_concurrent_logins_with_the_same_one_succeeds() {
+    let store = ControlledStore::default();
+    let site = |service: AuthServiceBuilder| service.first_party(acme()).totp(Totp::new().seal(&Secret::generate()));
+    let world = world_on(store.clone().into(), site).await;
+    let mut owner = sign_in(&world, ADA, &["password", "email"]).await;
+    let made = call(&mut owner, "recovery-codes", json!({})).await.json();
+    let row = stored(&world, "u-ada").await.unwrap();
+    let mut weak = row.clone();
+    weak["recovery"]["strength"] = json!(1);
+    for code in made["codes"].as_array().unwrap().iter().take(4).map(|code| code.as_str().unwrap()) {
+        assert!(!row.to_string().contains(code) && !row.to_string().contains(&code.replace('-', "")));
+        let more = [("method", "recovery_code"), ("code", code)];
+        let before = stored(&world, "u-ada").await.unwrap();
+        enrol(&world, "u-ada", weak.clone()).await;
+        let (mut browser, id) = half(&world, ADA).await;
+        assert_eq!(browser.call("authenticate", "mfa", &id, &more).await.error(), "invalid_otp", "too weak");
+        enrol(&world, "u-ada", before).await;
+        let mut logins = Vec::new();
+        for _ in 0..4 {
+            logins.push(half(&world, ADA).await);
+        }
+        store.yields();
+        let attempts = logins.iter_mut().map(|(browser, id)| browser.call("authenticate", "mfa", id, &more));
+        let answers = join(attempts).await;
+        assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
+        // lifts the locks that the refused attempts have caused
+        world.service.unlock(&acme(), &ADA.parse().unwrap()).await.unwrap();
+    }
+    let left = stored(&world, "u-ada").await.unwrap();
+    assert_eq!(left["recovery"]["unused"].as_array().unwrap().len(), 6);
 }
 
 #[tokio::test]

@@ -152,6 +152,11 @@ impl CurrentProofs {
     }
 }
 
+/// A digest in the row of a user.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct StoredDigest(#[serde(with = "base64url")] pub(crate) [u8; 32]);
+
 /// For serde's `with`: bytes as base64url.
 pub(crate) mod base64url {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::{
-    auth::factors::credentials::credential::{Credential, Strength, base64url, enrolment_mark},
+    auth::factors::credentials::credential::{Credential, StoredDigest, Strength, enrolment_mark},
     login::Keyed,
     policy::Method,
     util::public_id::PublicId,
@@ -27,15 +27,10 @@ pub(crate) struct RecoveryCodes {
     #[serde(with = "crate::util::text")]
     pub(crate) enrolment: PublicId,
     /// Keyed digests of the codes that were not used yet.
-    pub(crate) unused: Vec<CodeDigest>,
+    pub(crate) unused: Vec<StoredDigest>,
     pub(crate) created_at: u64,
     pub(crate) strength: Strength,
 }
-
-/// A keyed digest of a recovery code.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct CodeDigest(#[serde(with = "base64url")] pub(crate) [u8; 32]);
 
 /// A recovery code, in the form that is hashed: 16 letters.
 pub(crate) struct RecoveryCode(Zeroizing<String>);
@@ -81,8 +76,8 @@ impl RecoveryCode {
     }
 
     /// Returns the form in which the code is stored.
-    pub(crate) fn digest(&self, enrolment: &PublicId, keyed: &Keyed) -> CodeDigest {
-        CodeDigest(*keyed.hash("recovery code", [enrolment.as_bytes(), self.0.as_bytes()]).as_bytes())
+    pub(crate) fn digest(&self, enrolment: &PublicId, keyed: &Keyed) -> StoredDigest {
+        StoredDigest(*keyed.hash("recovery code", [enrolment.as_bytes(), self.0.as_bytes()]).as_bytes())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::credentials::credential::{Credential, CredentialId, Strength, base64url, enrolment_mark};
+use super::super::credentials::credential::{Credential, CredentialId, StoredDigest, Strength, enrolment_mark};
 use crate::{
     login::Keyed,
     policy::Method,
@@ -34,12 +34,7 @@ pub(crate) struct SsoLink {
 /// The links that the user has removed. A hook can't make them again.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Unlinked(Vec<UnlinkedId>);
-
-/// The digest of the id of a link that the user has removed.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-struct UnlinkedId(#[serde(with = "base64url")] [u8; 32]);
+pub(crate) struct Unlinked(Vec<StoredDigest>);
 
 impl SsoLink {
     pub(crate) fn link_id(&self) -> CredentialId<'_> {
@@ -73,7 +68,7 @@ impl Credential for SsoLink {
 impl Unlinked {
     /// Remembers a link that the user has removed.
     pub(crate) fn add(&mut self, id: CredentialId<'_>) {
-        let digest = UnlinkedId(id.digest());
+        let digest = StoredDigest(id.digest());
         if self.0.len() < MOST_UNLINKED && !self.0.contains(&digest) {
             self.0.push(digest);
         }
@@ -83,14 +78,14 @@ impl Unlinked {
     /// them.
     #[cfg(any(feature = "external-providers", test))]
     pub(crate) fn may_contain(&self, id: CredentialId<'_>) -> bool {
-        self.0.len() >= MOST_UNLINKED || self.0.contains(&UnlinkedId(id.digest()))
+        self.0.len() >= MOST_UNLINKED || self.0.contains(&StoredDigest(id.digest()))
     }
 
     /// Forgets that the user has removed this link, unless there may be others that are not remembered.
     #[cfg(any(feature = "external-providers", test))]
     pub(crate) fn remove(&mut self, id: CredentialId<'_>) {
         if self.0.len() < MOST_UNLINKED {
-            self.0.retain(|unlinked| *unlinked != UnlinkedId(id.digest()));
+            self.0.retain(|unlinked| *unlinked != StoredDigest(id.digest()));
         }
     }
 }
