@@ -37,11 +37,6 @@ impl<'a> Query<'a> {
         self.value("client_id").filter(|_| !self.is_twice("client_id"))
     }
 
-    #[cfg(feature = "external-providers")]
-    pub(crate) fn has_duplicates(&self) -> bool {
-        self.form.has_duplicates()
-    }
-
     pub(crate) fn is_twice(&self, name: &str) -> bool {
         self.form.values(name).nth(1).is_some()
     }

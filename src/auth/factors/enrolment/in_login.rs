@@ -32,7 +32,7 @@ use crate::{
     policy::{EnrolledFactors, Method, MethodSet},
     store::StoreError,
     user::Account,
-    util::{clock::UnixTime, public_id::PublicId},
+    util::clock::UnixTime,
 };
 
 /// The methods that the user of a login can set up to prove the next step.
@@ -97,7 +97,7 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         let (core, login) = (step.cx.core, &*step.login);
         let expected = step.preview(&LoginCall::Attempt(method));
         if let Err(problem) = &expected
-            && !problem.is_method_not_allowed()
+            && problem.code != Code::MethodNotAllowed
         {
             return Err(problem.clone());
         }
@@ -182,11 +182,6 @@ impl<'s, 'a> Enrolment<'s, 'a> {
         let announced = core.announce(login, (&login.tenant, &self.account), added, language).await;
         let ended = core.end_outdated(&login.tenant, self.account.id(), None).await;
         self.step.cx.log_failures([announced.err(), ended.err()]);
-    }
-
-    /// The id under which the enrolment is pending.
-    pub(crate) fn place(&self) -> &PublicId {
-        &self.step.login.id
     }
 }
 

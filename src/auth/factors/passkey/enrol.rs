@@ -4,12 +4,13 @@ use std::iter;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{
     login::{CHALLENGE_LIFETIME, new_challenge},
     row::{MOST_PASSKEYS, Passkey},
+    settings::PasskeyRules,
 };
 use crate::{
     auth::{
@@ -56,10 +57,6 @@ const NO_PASSKEY: &str = "this user has no passkey with this id";
 /// The maximum length of the name of a passkey, in characters.
 const LONGEST_NAME: usize = 64;
 
-/// The challenge for a new passkey.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct PendingPasskey([u8; 32]);
-
 /// Returns the options for a new passkey. They replace earlier ones of this session or login.
 async fn new_options(
     core: &Core,
@@ -67,10 +64,10 @@ async fn new_options(
     (tenant, account): (&Tenant, &Account),
     credentials: Option<&Credentials>,
 ) -> Result<CreationOptions, Problem> {
-    let rules = core.factors.passkey.as_ref().ok_or_else(not_enabled)?;
+    let rules = enabled_rules(core)?;
     let handle = core.credentials.handle(tenant, account.id()).await?;
     let (_, challenge) = new_challenge(core.logins.now());
-    PendingEnrolments::of_table(core, PENDING).start_enrolment(place, &PendingPasskey(challenge)).await?;
+    PendingEnrolments::of_table(core, PENDING).start_enrolment(place, &challenge).await?;
     let passkeys = credentials.iter().flat_map(|row| &row.passkeys);
     let existing: Vec<Vec<u8>> = passkeys.map(|passkey| passkey.id.clone()).collect();
     let name = shown_name(account);
@@ -92,10 +89,10 @@ async fn verify_new_passkey(
     tenant: &Tenant,
     response: &RegistrationResponse,
 ) -> Result<Result<RegistrationVerdict, WebauthnError>, Problem> {
-    let rules = core.factors.passkey.as_ref().ok_or_else(not_enabled)?;
-    let pending = PendingEnrolments::<PendingPasskey>::of_table(core, PENDING).take_enrolment(place).await?;
+    let rules = enabled_rules(core)?;
+    let pending = PendingEnrolments::<[u8; 32]>::of_table(core, PENDING).take_enrolment(place).await?;
     let pending = pending.ok_or(Problem::new(Code::NoPendingChallenge, "no passkey is being added here"))?;
-    Ok(rules.party_for_tenant(tenant).verify_registration(&pending.value.0, response))
+    Ok(rules.party_for_tenant(tenant).verify_registration(&pending.value, response))
 }
 
 /// Returns a name that no other passkey of the user has: the browser and the system of the request, and a number if needed.
@@ -111,12 +108,8 @@ fn unused_name(cx: &RequestContext<'_>, language: Language, credentials: Option<
     iter::once(device.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(device)
 }
 
-fn not_enabled() -> Problem {
-    Problem::new(Code::NotFound, "passkeys are not enabled here")
-}
-
-fn check_enabled(cx: &RequestContext<'_>) -> Result<(), Problem> {
-    if cx.core.factors.passkey.is_some() { Ok(()) } else { Err(not_enabled()) }
+fn enabled_rules(core: &Core) -> Result<&PasskeyRules, Problem> {
+    core.factors.passkey.as_ref().ok_or(Problem::new(Code::NotFound, "passkeys are not enabled here"))
 }
 
 #[derive(Serialize)]
@@ -133,13 +126,13 @@ pub(crate) async fn set_up_passkey_in_login(mut step: LoginStep<'_>) -> Endpoint
         return enrolment.finish(verified(&enrolment, &response)).await;
     }
     let (owner, credentials) = ((&step.login.tenant, &enrolment.account), enrolment.credentials.as_ref());
-    let public_key = new_options(step.cx.core, enrolment.place(), owner, credentials).await?;
+    let public_key = new_options(step.cx.core, &enrolment.step.login.id, owner, credentials).await?;
     Ok(enrolment.begun(Begun { public_key }))
 }
 
 async fn verified(enrolment: &Enrolment<'_, '_>, response: &RegistrationResponse) -> Result<Option<Passkey>, Problem> {
     let step = enrolment.step;
-    let verdict = verify_new_passkey(step.cx.core, enrolment.place(), &step.login.tenant, response).await?;
+    let verdict = verify_new_passkey(step.cx.core, &enrolment.step.login.id, &step.login.tenant, response).await?;
     let name = unused_name(step.cx, step.cx.language(&step.login), enrolment.credentials.as_ref());
     let new = |verdict| Passkey::new(verdict, &name, step.now().as_secs(), enrolment.strength.clone());
     Ok(verdict.ok().map(new))
@@ -184,7 +177,7 @@ pub(crate) async fn serve_passkey_change(change: PasskeyChange, call: &AccountCa
 
 /// Returns the options for a new passkey. They replace earlier ones of this session.
 async fn registration_options(call: &AccountCall<'_>) -> EndpointResult {
-    check_enabled(call.cx)?;
+    enabled_rules(call.cx.core)?;
     call.vouching(Method::Passkey)?;
     let owner = (call.tenant(), call.account());
     let public_key = new_options(call.cx.core, &call.session().sid(), owner, call.credentials.as_ref()).await?;
@@ -193,7 +186,7 @@ async fn registration_options(call: &AccountCall<'_>) -> EndpointResult {
 
 /// Adds the passkey that was made for the options.
 async fn register_passkey(call: &AccountCall<'_>) -> EndpointResult {
-    check_enabled(call.cx)?;
+    enabled_rules(call.cx.core)?;
     let vouching = call.vouching(Method::Passkey)?;
     let response = registration(call.fields.response.clone())?;
     let name = call.fields.name.as_deref().map(given_name).transpose()?;
@@ -219,7 +212,9 @@ async fn rename_passkey(call: &AccountCall<'_>) -> EndpointResult {
         }
         None => false,
     };
-    require_found(call.cx.core.credentials.update(tenant, user, rename).await?)?;
+    if !call.cx.core.credentials.update(tenant, user, rename).await? {
+        return Err(Problem::new(Code::NotFound, NO_PASSKEY));
+    }
     let (who, keyed) = (&call.session().authentication(), call.cx.core.keyed().await?);
     call.cx.core.journal.tally_login(EventKind::CredentialRenamed, who, (Some(Method::Passkey), None), keyed);
     Ok(answer::no_content())
@@ -248,10 +243,6 @@ fn given_name(name: &str) -> Result<&str, Problem> {
 fn given_id(call: &AccountCall<'_>) -> Result<Vec<u8>, Problem> {
     let id = call.fields.id.as_deref().ok_or(Problem::invalid("id is missing"))?;
     webauthn::decode_base64(id).ok_or(Problem::invalid("id is malformed"))
-}
-
-fn require_found(is_found: bool) -> Result<(), Problem> {
-    if is_found { Ok(()) } else { Err(Problem::new(Code::NotFound, NO_PASSKEY)) }
 }
 
 fn registration_problem(error: WebauthnError) -> Problem {

@@ -58,11 +58,10 @@ pub(super) async fn find_or_link_account(
     if is_new {
         let account = core.accounts.of_user(tenant, Some(&id)).await?;
         let added = core.credentials.add_link((tenant, &id), &link, is_by_user).await;
-        let link_id = (link.provider.as_str(), link.issuer.as_str(), link.subject.as_str());
         // after an error, it may be there too
         let may_be_there = match is_added(&added) {
             Some(is_added) => is_added,
-            None => !core.credentials.by_link(tenant, link_id).await.is_ok_and(|found| found.is_none()),
+            None => !core.credentials.by_id(tenant, link.link_id()).await.is_ok_and(|found| found.is_none()),
         };
         if let Some(account) = account.filter(|account| may_be_there && !account.is_disabled()) {
             let language = step.cx.language(&step.login);

@@ -76,7 +76,7 @@ async fn redeem_challenge(
     (state, found): (Option<SsoState>, Option<(SecretDigest, StoredLogin)>),
 ) -> Result<String, Problem> {
     cx.refuse_prefetch()?;
-    if query.has_duplicates() {
+    if query.form.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));
     }
     // HEAD must not use up the challenge
@@ -95,10 +95,7 @@ async fn redeem_challenge(
     };
     let redeemed = step.apply(&LoginCall::Redeem { provider: provider.0, state: &state.digest() }).await?;
     let outcome = match redeemed.answer {
-        Ok(_) => {
-            let parameters: Vec<(&str, &str)> = query.pairs().collect();
-            settle_provider_login(&step, provider, &state, &parameters).await?
-        }
+        Ok(_) => settle_provider_login(&step, provider, &state, query).await?,
         Err(error) => {
             step.tally(EventKind::SequenceFailed, Some(METHOD));
             if is_in_time && error != LoginError::Expired {
@@ -125,9 +122,9 @@ async fn settle_provider_login(
     step: &LoginStep<'_>,
     (name, connection): (&str, &SsoConnection),
     state: &SsoState,
-    parameters: &[(&str, &str)],
+    query: &Query<'_>,
 ) -> Result<SsoOutcome, Problem> {
-    let user = match returned_user(step.cx, (name, connection), (state, step.keyed), parameters).await {
+    let user = match returned_user(step.cx, (name, connection), (state, step.keyed), query).await {
         Ok(user) => user,
         Err(error) => {
             if error == TOO_MANY_FAILURES {
@@ -153,7 +150,7 @@ async fn settle_provider_login(
         Ok(Ok(proved)) => proved,
         Ok(Err(refusal)) => return refuse_provider_user(step, name, refusal).await,
         Err(problem) => {
-            withdraw_sso_attempt(step).await?;
+            step.apply(&LoginCall::Withdraw).await?;
             step.cx.log(&problem);
             return Ok(SsoOutcome::Unavailable);
         }
@@ -193,11 +190,6 @@ async fn end_without_user(step: &LoginStep<'_>, error: SsoError) -> Result<SsoOu
             return Ok(SsoOutcome::Refused(refusal));
         }
     };
-    withdraw_sso_attempt(step).await?;
+    step.apply(&LoginCall::Withdraw).await?;
     Ok(outcome)
-}
-
-/// Uncounts an attempt that proved nothing wrong.
-async fn withdraw_sso_attempt(step: &LoginStep<'_>) -> Result<(), Problem> {
-    step.apply(&LoginCall::Withdraw).await.map(drop)
 }

@@ -111,7 +111,7 @@ async fn redeem_pending_link(
     tenant: &Tenant,
 ) -> Result<LinkOutcome, Problem> {
     cx.refuse_prefetch()?;
-    if query.has_duplicates() {
+    if query.form.has_duplicates() {
         return Err(Problem::invalid("a parameter appears more than once"));
     }
     let session = cx.core.sessions.presented(&cx.parts.headers, tenant).await?;
@@ -130,9 +130,8 @@ async fn redeem_pending_link(
         cx.core.journal.tally(EventKind::SequenceFailed, Some(tenant), Some(Method::Sso.as_str()));
         return Ok(LinkOutcome::Expired);
     };
-    let parameters: Vec<(&str, &str)> = query.pairs().collect();
     let keyed = cx.core.keyed().await?;
-    let user = match returned_user(cx, provider, (&state, keyed), &parameters).await {
+    let user = match returned_user(cx, provider, (&state, keyed), query).await {
         Ok(user) => user,
         Err(SsoError::Denied) => return Ok(LinkOutcome::Denied),
         Err(SsoError::Unavailable(_)) => return Ok(LinkOutcome::Unavailable),
@@ -188,8 +187,7 @@ async fn link_provider_user(
 /// Returns whether the calling user has this link already, or another user does.
 async fn owned(call: &AccountCall<'_>, link: &SsoLink) -> Result<LinkOutcome, Problem> {
     let (tenant, own) = call.owner();
-    let id = (link.provider.as_str(), link.issuer.as_str(), link.subject.as_str());
-    let owner = call.cx.core.credentials.by_link(tenant, id).await?;
+    let owner = call.cx.core.credentials.by_id(tenant, link.link_id()).await?;
     if owner.is_some_and(|(owner, _)| owner == *own) {
         return Ok(LinkOutcome::Known);
     }

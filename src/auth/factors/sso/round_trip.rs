@@ -79,28 +79,22 @@ pub(crate) async fn provider_url(
     (state, keyed): (&SsoState, &Keyed),
     max_age: Option<u64>,
 ) -> Result<String, Problem> {
-    authorization_url(core, (name, connection), (state, keyed), max_age).await.map_err(|error| {
+    let url = async {
+        let (redirect_uri, verifier) = (redirect_uri(core, name), state.verifier(keyed)?);
+        let (text, nonce, challenge) = (state.to_string(), state.nonce(keyed), CodeChallenge::from_verifier(&verifier));
+        let request = SsoRequest::new(&redirect_uri, &text, &nonce, &challenge);
+        let request = match max_age {
+            Some(seconds) => request.with_max_age(Duration::from_secs(seconds)),
+            None => request,
+        };
+        let url = connection.authorization_url(&request).await?;
+        let is_safe = parse_url("provider", &url).is_ok();
+        if is_safe { Ok(url) } else { Err(SsoError::Unavailable("the URL of the provider is not safe to open")) }
+    };
+    url.await.map_err(|error| {
         crate::util::trace::warning!("the provider {name} can't be used: {error}");
         Problem::new(Code::ProviderUnavailable, "this provider cannot be reached right now")
     })
-}
-
-async fn authorization_url(
-    core: &Core,
-    (name, connection): (&str, &SsoConnection),
-    (state, keyed): (&SsoState, &Keyed),
-    max_age: Option<u64>,
-) -> Result<String, SsoError> {
-    let (redirect_uri, verifier) = (redirect_uri(core, name), state.verifier(keyed)?);
-    let (text, nonce, challenge) = (state.to_string(), state.nonce(keyed), CodeChallenge::from_verifier(&verifier));
-    let request = SsoRequest::new(&redirect_uri, &text, &nonce, &challenge);
-    let request = match max_age {
-        Some(seconds) => request.with_max_age(Duration::from_secs(seconds)),
-        None => request,
-    };
-    let url = connection.authorization_url(&request).await?;
-    let is_safe = parse_url("provider", &url).is_ok();
-    if is_safe { Ok(url) } else { Err(SsoError::Unavailable("the URL of the provider is not safe to open")) }
 }
 
 fn redirect_uri(core: &Core, name: &str) -> String {
@@ -124,13 +118,13 @@ pub(crate) async fn returned_user(
     cx: &RequestContext<'_>,
     (name, connection): (&str, &SsoConnection),
     (state, keyed): (&SsoState, &Keyed),
-    parameters: &[(&str, &str)],
+    query: &Query<'_>,
 ) -> Result<ProviderUser, SsoError> {
     let Some(counted) = CountedCall::count_provider_call(cx, name).await else { return Err(TOO_MANY_FAILURES) };
     let redirect_uri = redirect_uri(cx.core, name);
-    let (nonce, verifier) = (state.nonce(keyed), state.verifier(keyed));
+    let (nonce, verifier, parameters) = (state.nonce(keyed), state.verifier(keyed), query.pairs().collect::<Vec<_>>());
     let user = match &verifier {
-        Ok(verifier) => connection.user(&SsoCallback::new(&redirect_uri, parameters, verifier, &nonce)).await,
+        Ok(verifier) => connection.user(&SsoCallback::new(&redirect_uri, &parameters, verifier, &nonce)).await,
         Err(error) => Err(*error),
     };
     counted.refund_unused(user.as_ref().err());

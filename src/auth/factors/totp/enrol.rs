@@ -11,7 +11,7 @@ use crate::{
         factors::{
             credentials::{
                 row::Credentials,
-                table::{Added, CredentialTable, MayChange, Removed},
+                table::{Added, CredentialTable},
             },
             enrolment::{
                 call::{self, AccountCall, with_cookie},
@@ -93,7 +93,8 @@ async fn confirm_totp(call: &AccountCall<'_>) -> EndpointResult {
 async fn delete_totp(call: &AccountCall<'_>) -> EndpointResult {
     call.require_fresh()?;
     call.require_current().await?;
-    let removed = call.cx.core.credentials.remove_totp(call.owner(), call.may_change()).await?;
+    let credentials = &call.cx.core.credentials;
+    let removed = credentials.remove_if(call.owner(), |row| row.totp.take().is_some(), call.may_change()).await?;
     call::removed(removed, "this user has no authenticator app")?;
     call.changed(NoticeKind::TotpRemoved).await;
     Ok(answer::no_content())
@@ -110,7 +111,7 @@ pub(crate) async fn set_up_totp_in_login(mut step: LoginStep<'_>) -> EndpointRes
             let new =
                 step.cx.core.factors.totp.as_ref().and_then(|it| it.new_key(owner, shown_name(&enrolment.account)));
             let (new, pending) = new.ok_or_else(Problem::unavailable)?;
-            pending_keys(step.cx.core).start_enrolment(enrolment.place(), &pending).await?;
+            pending_keys(step.cx.core).start_enrolment(&enrolment.step.login.id, &pending).await?;
             Ok(enrolment.begun(new))
         }
     }
@@ -121,11 +122,11 @@ async fn confirmed(enrolment: &Enrolment<'_, '_>, typed: &str) -> Result<Option<
     let (step, rows) = (enrolment.step, pending_keys(enrolment.step.cx.core));
     let owner = (&step.login.tenant, enrolment.account.id());
     let nothing = || Problem::new(Code::NoPendingChallenge, "no authenticator app is being set up in this login");
-    let pending = rows.find(enrolment.place()).await?.ok_or_else(|| step.problem(nothing()))?;
+    let pending = rows.find(&enrolment.step.login.id).await?.ok_or_else(|| step.problem(nothing()))?;
     let vouched = (enrolment.strength.clone(), step.now());
     let settings = step.cx.core.factors.totp.as_ref();
     let key = settings.and_then(|it| pending.value.confirmed(owner, typed, vouched, &it.seal));
-    if key.is_some() && !rows.take_found(enrolment.place(), &pending).await? {
+    if key.is_some() && !rows.take_found(&enrolment.step.login.id, &pending).await? {
         return Err(step.problem(nothing()));
     }
     Ok(key)
@@ -169,16 +170,5 @@ impl NewCredential for TotpKey {
             row.totp.take_if(|key| key.enrolment == self.enrolment);
         };
         credentials.update(tenant, user, discard).await
-    }
-}
-
-impl CredentialTable {
-    /// Removes the key of the authenticator app, if `may` allows it.
-    pub(crate) async fn remove_totp(
-        &self,
-        owner: (&Tenant, &UserId),
-        may: impl MayChange,
-    ) -> Result<Removed, StoreError> {
-        self.remove_if(owner, |row| row.totp.take().is_some(), may).await
     }
 }
