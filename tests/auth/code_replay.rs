@@ -1,12 +1,13 @@
 //! Codes that are redeemed a second time.
 
 use serde_json::json;
+use tollgate::pkce::{CodeChallenge, CodeVerifier};
 
 use crate::{
     issued_tokens::IssuedTokens,
     special_worlds::world_with,
     token_requests::{Grant, redemption, set},
-    world::{Browser, World},
+    world::{ADA, Browser, World, parameters, posted, query_of, redirect_uri, with},
 };
 
 async fn replay(browser: &mut Browser, code: &Grant, name: &'static str, value: &str) {
@@ -103,4 +104,32 @@ async fn c092_a_replay_is_detected_as_long_as_any_token_of_the_code_lives() {
     assert_eq!(browser.opens(&world, "special", &issued.access).await, [true; 3]);
     assert_eq!(browser.redeem("special", &code).await.error(), "invalid_grant");
     assert_eq!(browser.opens(&world, "special", &issued.access).await, [false; 3]);
+}
+
+#[tokio::test]
+async fn c024_a_redeemed_challenge_begins_no_other_login_of_its_client_for_a_day() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    let code = browser.sign_in("web").await;
+    let challenge = CodeChallenge::from_verifier(&CodeVerifier::parse(&code.verifier).unwrap()).to_string();
+    let refused = async |client: &str| {
+        let mut browser = world.browser();
+        let own = with(parameters(client), &[("code_challenge", &challenge), ("identifier", ADA)]);
+        let query = query_of(&own);
+        let answer = browser.get(&format!("/authorize?{query}")).await;
+        let location = answer.header("location");
+        let is_refused = location.starts_with(&format!("{}?error=invalid_request&", redirect_uri(client)));
+        assert_eq!(is_refused, !location.starts_with("/authentication/start?"), "{location}");
+        let started = browser.post("/authentication/start", &own).await.status == 200;
+        let pushed = browser.send(posted("/par"), &query).await.status == 201;
+        assert_eq!((started, pushed), (!is_refused, !is_refused));
+        is_refused
+    };
+    assert!(!refused("web").await);
+    assert_eq!(browser.redeem("web", &code).await.status, 200);
+    assert!(refused("web").await && !refused("mfa").await);
+    world.advance(24 * 3600 - 1);
+    assert!(refused("web").await);
+    world.advance(1);
+    assert!(!refused("web").await);
 }

@@ -1,7 +1,10 @@
 //! `POST /token`: requests that get tokens, and requests that are refused.
 
 use http::{Method, Request};
-use tollgate::pkce::{CodeChallenge, CodeVerifier};
+use tollgate::{
+    pkce::{CodeChallenge, CodeVerifier},
+    store::Key,
+};
 
 use crate::{
     controlled_store::ControlledStore,
@@ -37,6 +40,8 @@ async fn c022_a_code_works_once_and_for_sixty_seconds() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
+    let stored = Key::new("codes", None, code.code.as_bytes()).unwrap();
+    assert!(world.store.get(&stored).wait().await.unwrap().is_none(), "only its digest is stored");
     world.clock.advance(std::time::Duration::from_nanos(59_999_999_999));
     assert_eq!(browser.redeem("web", &code).await.status, 200);
     assert_eq!(browser.redeem("web", &code).await.own(), SPENT_OR_WRONG);
