@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     dpop_proof::{add_challenge, bound_proof, unproved_problem, with_nonce},
     form::Posted,
-    subject,
+    subject::{self, Subject},
 };
 use crate::{
     auth::{
@@ -23,9 +23,8 @@ use crate::{
     bearer::{AccessTokenClaims, Audience, Authorization, Confirmation, MACHINE, Scheme},
     client::{Client, Scopes},
     dpop::DpopProof,
-    session::Authentication,
     tenant::Tenant,
-    tokens::{Presented, ValidAccess},
+    tokens::ValidAccess,
     util::{clock::UnixTime, secret::Secret},
 };
 
@@ -198,29 +197,9 @@ async fn find_refresh_token(core: &Core, endpoints: &TokenEndpoints, token: &str
     if !tokens.is_usable(&presented) || tokens.has_ended(grant).await? {
         return Ok(None);
     }
-    let subject = subject::subject_of_grant(core, &grant.who, None).await?;
-    Ok(subject.map(|subject| of_refresh_token(tokens.issuer(), &presented, subject.who)))
-}
-
-async fn find_access_token(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
-    let Some(ValidAccess { claims, grant, .. }) = endpoints.service.access(token).await? else { return Ok(None) };
-    let Some(grant) = grant else {
-        return Ok(find_machine_client(core, &claims).await?.map(|client| of_machine(claims, &client)));
-    };
-    let subject = subject::subject_of_grant(core, &grant.who, None).await?;
-    Ok(subject.map(|subject| of_access_token(claims, &subject.who)))
-}
-
-/// Returns the machine client of a token. A client that was removed has no tokens.
-async fn find_machine_client(core: &Core, claims: &AccessTokenClaims) -> Result<Option<Arc<Client>>, Problem> {
-    let client = core.registered_client(Some(&claims.client_id)).await?;
-    Ok(client.filter(|client| client.is_machine() && claims.tenant.as_deref() == Some(client.tenant().as_str())))
-}
-
-fn of_refresh_token(issuer: &str, presented: &Presented, who: Authentication) -> Known {
-    let grant = presented.grant();
-    Known {
-        iss: issuer.to_owned(),
+    let Some(Subject { who, .. }) = subject::subject_of_grant(core, &grant.who, None).await? else { return Ok(None) };
+    Ok(Some(Known {
+        iss: tokens.issuer().to_owned(),
         sub: who.user.as_str().to_owned(),
         client_id: grant.client_id().to_owned(),
         tenant: who.tenant.as_str().to_owned(),
@@ -230,18 +209,25 @@ fn of_refresh_token(issuer: &str, presented: &Presented, who: Authentication) ->
         acr: who.acr.map(String::from),
         cnf: grant.jkt.clone().map(|jkt| Confirmation { jkt: Some(jkt) }),
         ..Known::default()
-    }
+    }))
 }
 
-/// Describes the token as it was issued, except for what its user no longer proves.
-fn of_access_token(mut claims: AccessTokenClaims, who: &Authentication) -> Known {
+async fn find_access_token(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {
+    let Some(ValidAccess { mut claims, grant, .. }) = endpoints.service.access(token).await? else { return Ok(None) };
+    let Some(grant) = grant else {
+        let client = find_machine_client(core, &claims).await?;
+        return Ok(client.map(|client| Known { gty: Some(MACHINE.1), ..of_claims(claims, client.tenant()) }));
+    };
+    let Some(Subject { who, .. }) = subject::subject_of_grant(core, &grant.who, None).await? else { return Ok(None) };
+    // the token as it was issued, except for what its user no longer proves
     let acr = claims.acr.take().filter(|acr| Some(&**acr) == who.acr.as_deref());
-    Known { auth_time: who.auth_time().map(UnixTime::as_secs), acr, ..of_claims(claims, &who.tenant) }
+    Ok(Some(Known { auth_time: who.auth_time().map(UnixTime::as_secs), acr, ..of_claims(claims, &who.tenant) }))
 }
 
-/// Describes a token that a client has for itself.
-fn of_machine(claims: AccessTokenClaims, client: &Client) -> Known {
-    Known { gty: Some(MACHINE.1), ..of_claims(claims, client.tenant()) }
+/// Returns the machine client of a token. A client that was removed has no tokens.
+async fn find_machine_client(core: &Core, claims: &AccessTokenClaims) -> Result<Option<Arc<Client>>, Problem> {
+    let client = core.registered_client(Some(&claims.client_id)).await?;
+    Ok(client.filter(|client| client.is_machine() && claims.tenant.as_deref() == Some(client.tenant().as_str())))
 }
 
 fn of_claims(claims: AccessTokenClaims, tenant: &Tenant) -> Known {
