@@ -33,18 +33,15 @@ use crate::{
             unverified::UnverifiedWork,
         },
     },
-    client::AnyClients,
     event::EventKind,
     http::head::Head,
     limit::{AnyLimiter, Limiter, Plans, Quota, RateLimitGate},
     policy::{LoginPlan, Method},
     session::{SessionLayer, Sessions},
-    store::AnyStore,
     support::issuer::Issuer,
     tenant::{Tenant, TenantError},
-    tokens::Tokens,
     user::{AnyUsers, OfferedChange},
-    util::{clock::Clock, error::ConfigError},
+    util::error::ConfigError,
 };
 
 /// Failed attempts of one address in a minute. Many people can share an address.
@@ -126,9 +123,22 @@ impl AuthServiceBuilder {
         let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
         let (limits, bodies) = (self.limits()?, Arc::new(self.abuse_limits.body_limits()?));
         let longest_session = self.remember.unwrap_or_default().max(sessions.absolute_lifetime());
-        let own_tokens = self.tokens.map(|tokens| tokens.longest_session(longest_session));
-        let tokens =
-            token_endpoints(&self.clients, &issuer, &store, &clock, (own_tokens, self.introspectors, self.nonces))?;
+        let tokens = match self.tokens.map(|tokens| tokens.longest_session(longest_session)) {
+            Some(tokens) => {
+                let (store, clock) = (store.clone(), Arc::clone(&clock));
+                Some(TokenEndpoints::new(tokens, self.introspectors, self.nonces, &issuer, store, clock)?)
+            }
+            None if !self.introspectors.is_empty() || self.nonces.is_some() => {
+                let reason =
+                    "must be set with AuthServiceBuilder::tokens, because introspectors or DPoP nonces need it";
+                return Err(missing("tokens", reason));
+            }
+            None => None,
+        };
+        if let Some(endpoints) = &tokens {
+            self.clients.listed().iter().try_for_each(|client| endpoints.check(client))?;
+        }
+
         Ok(AuthService(Arc::new(Core {
             realm: HeaderValue::from_static(r#"Session realm="login""#),
             logins: Logins::new(store.clone(), Arc::clone(&clock)),
@@ -270,34 +280,6 @@ fn tenant_urls(issuer: &Issuer, origins: &[(Tenant, String)]) -> Result<BTreeMap
         }
     };
     origins.iter().map(url).collect()
-}
-
-fn token_endpoints(
-    clients: &AnyClients,
-    issuer: &Issuer,
-    store: &AnyStore,
-    clock: &Arc<dyn Clock>,
-    (tokens, introspectors, nonces): (
-        Option<Tokens>,
-        Vec<crate::util::secret::SecretDigest>,
-        Option<crate::dpop::Nonces>,
-    ),
-) -> Result<Option<TokenEndpoints>, ConfigError> {
-    let Some(tokens) = tokens else {
-        if !introspectors.is_empty() || nonces.is_some() {
-            return Err(ConfigError::new(
-                "tokens",
-                "",
-                "must be set with AuthServiceBuilder::tokens, because introspectors or DPoP nonces need it",
-            ));
-        }
-        return Ok(None);
-    };
-    let endpoints = TokenEndpoints::new(tokens, introspectors, nonces, issuer, store.clone(), Arc::clone(clock))?;
-    for client in clients.listed() {
-        endpoints.check(&client)?;
-    }
-    Ok(Some(endpoints))
 }
 
 /// Creates the layer for [`AuthService::session_layer`].

@@ -70,15 +70,9 @@ impl AuthService {
     /// router has stripped it. Plain `http` is accepted for loopback addresses only, where you also need
     /// [`insecure_loopback`](AuthServiceBuilder::insecure_loopback). All state lives in `store`.
     pub fn builder(issuer: &str, store: impl Into<AnyStore>) -> AuthServiceBuilder {
-        AuthServiceBuilder::new(issuer, store.into())
-    }
-}
-
-impl AuthServiceBuilder {
-    pub(crate) fn new(issuer: &str, store: AnyStore) -> Self {
-        Self {
+        AuthServiceBuilder {
             issuer: issuer.to_owned(),
-            store,
+            store: store.into(),
             clients: AnyClients::from(ClientTable::default()),
             users: None,
             policies: Policies::default(),
@@ -108,7 +102,9 @@ impl AuthServiceBuilder {
             nonces: None,
         }
     }
+}
 
+impl AuthServiceBuilder {
     setters! {
         /// Sets the accounts: [`StoredUsers`](crate::StoredUsers), or your own behind [`Users`](crate::Users). Required.
         pub fn users(users: impl Into<AnyUsers>) { users: Some(users.into()) }
