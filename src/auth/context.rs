@@ -22,7 +22,7 @@ use crate::{
     http::head::Head,
     login::Login,
     store::StoreError,
-    tenant::LimitKey,
+    tenant::{LimitKey, Tenant},
     words::Language,
 };
 
@@ -54,6 +54,12 @@ impl<'a> RequestContext<'a> {
 
     pub(crate) fn head(&self) -> Head<'a> {
         Head::from(self.parts)
+    }
+
+    /// Returns whether users of this tenant sign in to the site that is called.
+    pub(crate) fn is_site_of(&self, tenant: &Tenant) -> bool {
+        let site = self.core.first_party.as_ref().and_then(|site| site.client(self.head()));
+        site.is_some_and(|site| site.tenant() == tenant)
     }
 
     /// Returns the language of messages of a login: the one that its page has sent, or what the browser prefers.

@@ -174,7 +174,7 @@ async fn serve_path(
         }
         request.charge(None).await?;
         return Err(match path {
-            None => no_such_endpoint(),
+            None => Problem::new(Code::NotFound, "there is no such endpoint"),
             Some(path) => Problem::new(Code::MethodNotAllowedHere, "this endpoint does not support the method")
                 .header(http::header::ALLOW, HeaderValue::from_static(path.allow())),
         });
@@ -265,10 +265,6 @@ async fn on_site(request: &mut IncomingRequest<'_>, route: Route, body: &mut Req
             sign_out::sign_out(&request.of_own_page().await?, &body?).await
         }
     }
-}
-
-fn no_such_endpoint() -> Problem {
-    Problem::new(Code::NotFound, "there is no such endpoint")
 }
 
 /// The response future of [`AuthService`].

@@ -14,14 +14,12 @@ use crate::auth::{
     context::{incoming::IncomingRequest, stages::SiteCall},
     factors::{
         self,
-        enrolment::{
-            call::{self, AccountCall},
-            freshness,
-        },
+        enrolment::{call::AccountCall, freshness},
     },
     http::{
         answer,
         bodies::RequestBody,
+        fields,
         problem::{EndpointResult, Problem},
         route::AccountRoute,
     },
@@ -44,7 +42,7 @@ pub(crate) async fn serve_account_route(
 ) -> EndpointResult {
     // a slow body must not delay the checks of the session until they are outdated
     let fields = match route.has_body() {
-        true => Some(call::fields(request.parts, body).await),
+        true => Some(fields::parse_json_body(&request.parts.headers, body).await),
         false => None,
     };
     let site = request.of_own_page().await?;

@@ -22,7 +22,6 @@ use crate::{
             journal::EventSource,
         },
     },
-    client::Client,
     event::EventKind,
     http::body::Body,
     login::{Keyed, Wanted},
@@ -134,7 +133,7 @@ async fn question_page(
         },
         user: account.as_ref().map_or(decider.user().as_str(), shown_name).to_owned(),
         wishes: wishes(access, core.issuer.as_str()),
-        has_account_page: has_account_page(cx, client),
+        has_account_page: cx.is_site_of(client.tenant()),
         fields: [("request", &asked.query.raw), ("ticket", ticket)],
         target: asked.to.redirect.policy_source(),
     };
@@ -168,11 +167,6 @@ fn wishes<'a>(access: &'a Access, issuer: &str) -> Vec<(&'static str, &'a str)> 
         }
     }
     all
-}
-
-fn has_account_page(cx: &RequestContext<'_>, client: &Client) -> bool {
-    let site = cx.core.first_party.as_ref().and_then(|site| site.client(cx.head()));
-    site.is_some_and(|site| site.tenant() == client.tenant())
 }
 
 /// Shows that this service has asked this user, in this browser, about this request.

@@ -93,7 +93,9 @@ async fn decided_request<'a>(
     let query = Query::parse(raw.as_bytes())
         .map(|query| Query { raw: Cow::Owned(raw.to_owned()), form: query.form.into_owned() });
     let (cx, mut asked) = query::read_request_of_query(request, query, ClientReach::Registered).await?;
-    request.require_own_page(asked.to.client.tenant())?;
+    if !cx.is_of_own_page() {
+        return Err(request.foreign_origin(Some(asked.to.client.tenant())));
+    }
     let allows = match form.value("decision") {
         Some("allow") => true,
         Some("deny") => false,

@@ -312,7 +312,7 @@ impl<'a> IncomingRequest<'a> {
     }
 
     /// Records a call of a page that may not call.
-    pub(super) fn foreign_origin(&self, tenant: Option<&Tenant>) -> Problem {
+    pub(crate) fn foreign_origin(&self, tenant: Option<&Tenant>) -> Problem {
         self.core.journal.tally(EventKind::ForeignOrigin, tenant, None);
         foreign_origin()
     }

@@ -8,10 +8,7 @@ use super::{RequestContext, incoming::IncomingRequest};
 use crate::{
     auth::{
         first_party::site::FirstParty,
-        http::{
-            cors::Caller,
-            problem::{Code, Problem},
-        },
+        http::problem::{Code, Problem},
         state::logins::StoredLogin,
     },
     client::Client,
@@ -139,14 +136,6 @@ impl<'a> IncomingRequest<'a> {
             return Err(self.foreign_origin(tenant));
         }
         Ok(call)
-    }
-
-    /// Checks that a page of this service sent the request.
-    pub(crate) fn require_own_page(&self, tenant: &Tenant) -> Result<(), Problem> {
-        match Caller::from_cors_headers(&self.parts.headers).is_own_page(self.core.issuer.origin()) {
-            true => Ok(()),
-            false => Err(self.foreign_origin(Some(tenant))),
-        }
     }
 
     async fn find_client(&mut self, id: Option<&str>, reach: ClientReach) -> Result<FoundClient, Problem> {

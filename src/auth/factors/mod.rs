@@ -44,7 +44,7 @@ use crate::{
         http::{
             answer::{ContactChoice, OfferedProvider},
             fields::Fields,
-            problem::{EndpointResult, Problem},
+            problem::{Code, EndpointResult, Problem},
             route::FactorChange,
         },
         state::accounts::{FoundAccount, GenerationOf},
@@ -68,7 +68,7 @@ pub(crate) async fn perform_login_step(own: &OwnLogin<'_>, fields: Fields) -> En
     let expected = step.preview(&LoginCall::Attempt(method));
     // other problems of the login come before the method
     if let Err(problem) = &expected
-        && !problem.is_method_not_allowed()
+        && problem.code != Code::MethodNotAllowed
     {
         return Err(problem.clone());
     }
@@ -109,7 +109,7 @@ pub(crate) async fn return_from_provider(request: &mut IncomingRequest<'_>) -> E
     #[cfg(not(feature = "external-providers"))]
     {
         request.charge(None).await?;
-        Err(Problem::new(crate::auth::http::problem::Code::NotFound, "there is no such endpoint"))
+        Err(Problem::new(Code::NotFound, "there is no such endpoint"))
     }
 }
 
@@ -268,19 +268,7 @@ impl Core {
             GenerationOf::Batch => FoundAccount::without_generation(account),
         };
         let is_current = found.generation() <= who.generation;
-        match found.into_active().filter(|_| is_current) {
-            Some(account) => self.proofs_of(account, who, keyed).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// Returns which proofs still count for an account that may sign in.
-    async fn proofs_of(
-        &self,
-        account: Account,
-        who: &Authentication,
-        keyed: &Keyed,
-    ) -> Result<CurrentProofs, StoreError> {
+        let Some(account) = found.into_active().filter(|_| is_current) else { return Ok(None) };
         let credentials = match who.proofs.iter().any(is_of_credential) {
             true => self.credentials.get(&who.tenant, &who.user).await?,
             false => None,
@@ -288,7 +276,7 @@ impl Core {
         let proofs = counting_proofs(&account, credentials.as_ref(), &who.proofs, keyed);
         let of = |proof| strength(credentials.as_ref(), proof, keyed).cloned().unwrap_or_default();
         let strengths = proofs.iter().map(of).collect();
-        Ok(CurrentProofs { account, proofs, strengths })
+        Ok(Some(CurrentProofs { account, proofs, strengths }))
     }
 
     /// Returns the account if it may still log in and each proof still counts for it.

@@ -170,6 +170,14 @@ impl Problem {
 
         /// Adds the URL of a sign-in that helps.
         pub(crate) fn login_url(url: String) { login_url: Some(url) }
+
+        /// Shows the problem as a page to a browser. Programs get JSON.
+        pub(crate) fn into_error_page() { is_shown: true }
+
+        pub(crate) fn retry_in(wait: Duration) { retry_after: Some(wait) }
+
+        /// Overrides the status that belongs to the code.
+        pub(crate) fn override_status(status: StatusCode) { status: status }
     }
 
     /// Returns the URL of a sign-in that helps.
@@ -177,19 +185,9 @@ impl Problem {
         self.login_url.as_deref()
     }
 
-    /// Shows the problem as a page to a browser. Programs get JSON.
-    pub(crate) fn into_error_page(self) -> Self {
-        Self { is_shown: true, ..self }
-    }
-
     /// Returns whether the response to a request with these headers is a page.
     pub(crate) fn is_for_people(&self, request: &HeaderMap) -> bool {
         self.is_shown && accept::prefers_html(request)
-    }
-
-    pub(crate) fn retry_in(mut self, wait: Duration) -> Self {
-        self.retry_after = Some(wait);
-        self
     }
 
     /// Creates the answer to a call that the login refused.
@@ -260,15 +258,6 @@ impl Problem {
             headers.insert(header::WWW_AUTHENTICATE, realm.clone());
         }
         response
-    }
-
-    pub(crate) fn is_method_not_allowed(&self) -> bool {
-        self.code == Code::MethodNotAllowed
-    }
-
-    /// Overrides the status that belongs to the code.
-    pub(crate) fn override_status(self, status: StatusCode) -> Self {
-        Self { status, ..self }
     }
 
     /// Adds a header to the response.

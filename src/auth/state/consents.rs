@@ -58,11 +58,9 @@ impl Access {
 
     /// Returns whether this includes everything of `other`.
     fn includes(&self, other: &Self) -> bool {
-        self.pairs(other).iter().all(|(own, other)| other.is_subset(own))
-    }
-
-    fn pairs<'a>(&'a self, other: &'a Self) -> [(&'a BTreeSet<String>, &'a BTreeSet<String>); 3] {
-        [(&self.scopes, &other.scopes), (&self.claims, &other.claims), (&self.resources, &other.resources)]
+        other.scopes.is_subset(&self.scopes)
+            && other.claims.is_subset(&self.claims)
+            && other.resources.is_subset(&self.resources)
     }
 }
 

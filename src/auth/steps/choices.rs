@@ -41,13 +41,6 @@ struct Enrollable {
     fresh_until: Option<u64>,
 }
 
-impl From<EnrolmentOffer> for Enrollable {
-    fn from(offer: EnrolmentOffer) -> Self {
-        let methods = offer.methods.iter().map(Method::as_str).collect();
-        Self { methods, fresh_until: offer.fresh_until.map(UnixTime::as_secs) }
-    }
-}
-
 pub(crate) async fn list_choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> EndpointResult {
     let (core, login) = (cx.core, &stored.value);
     let now = core.logins.now();
@@ -90,7 +83,10 @@ pub(crate) async fn list_choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> 
         methods: next.iter().filter(has).map(Method::as_str).collect(),
         contacts: factors::contacts(&account, next, login, keyed),
         providers,
-        enrol: offer.filter(|_| !weak_factor).map(Enrollable::from),
+        enrol: offer.filter(|_| !weak_factor).map(|offer| Enrollable {
+            methods: offer.methods.iter().map(Method::as_str).collect(),
+            fresh_until: offer.fresh_until.map(UnixTime::as_secs),
+        }),
         weak_factor,
     };
     Ok(answer::login_progress(view, choices))

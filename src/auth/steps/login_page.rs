@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     auth::{
         authorize::{expected_user::ExpectedUser, query},
-        context::{RequestContext, incoming::IncomingRequest, stages::ClientReach},
+        context::{incoming::IncomingRequest, stages::ClientReach},
         factors::{self, signed_in::SignedIn},
         http::{
             answer::{self, OfferedProvider},
@@ -17,7 +17,6 @@ use crate::{
         },
         pages::{built, page},
     },
-    client::Client,
     http::accept,
     login::Wanted,
     policy::Method,
@@ -125,7 +124,7 @@ pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> EndpointRes
         signed_in: signed_in.as_ref().map(SignedIn::display_name),
         confirmation_required: signed_in.as_ref().map(|_| checked.oidc.asks_user || !asked.to.is_of_a_site()),
         continue_to: is_first_party.then(|| format!("{}{FINISH_SIGN_IN}", cx.core.issuer.path())),
-        account_page: account_page(cx, client),
+        account_page: cx.is_site_of(client.tenant()).then(|| format!("{}{ACCOUNT_PAGE}", cx.core.issuer.path())),
         sign_up: cx.core.offers_sign_up().then(|| SignUpOffer {
             path: format!("{}{SIGN_UP_PAGE}", cx.core.issuer.path()),
             invitation_only: cx.core.sign_up.kind == SignUp::InvitationOnly,
@@ -140,12 +139,6 @@ pub(crate) async fn login_page(request: &mut IncomingRequest<'_>) -> EndpointRes
     // the URL also serves a page
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
     Ok(response)
-}
-
-/// Returns the path of the account page of this site, if the users of the client are those of this site.
-fn account_page(cx: &RequestContext<'_>, client: &Client) -> Option<String> {
-    let site = cx.core.first_party.as_ref()?.client(cx.head())?;
-    (site.tenant() == client.tenant()).then(|| format!("{}{ACCOUNT_PAGE}", cx.core.issuer.path()))
 }
 
 /// Returns the claims that are requested by name, each once.

@@ -1,6 +1,6 @@
 //! The checks that every call about the own account passes first.
 
-use http::{Response, request::Parts};
+use http::Response;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -23,8 +23,7 @@ use crate::{
             signed_in::SignedIn,
         },
         http::{
-            bodies::RequestBody,
-            fields::{self, Typed},
+            fields::Typed,
             problem::{Code, Problem},
         },
         notices::event_of,
@@ -79,11 +78,6 @@ pub(crate) struct AccountFields {
     pub(crate) contact_id: Option<String>,
     /// Whether the user has confirmed what cannot be undone.
     pub(crate) confirmed: Option<bool>,
-}
-
-/// Reads the body of a call.
-pub(crate) async fn fields(parts: &Parts, body: &mut RequestBody) -> Result<AccountFields, Problem> {
-    fields::parse_json_body(&parts.headers, body).await
 }
 
 impl<'a> AccountCall<'a> {
