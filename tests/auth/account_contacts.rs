@@ -7,7 +7,7 @@ use tollgate::{
     delivery::NoticeKind,
     event::{EventKind, Query},
     policy::{Method, Policies, Policy},
-    user::{Contact, EmailAddress},
+    user::{Contact, EmailAddress, PhoneNumber},
 };
 
 use crate::{
@@ -247,6 +247,22 @@ async fn c130_a_code_counts_in_its_session_once_and_for_ten_minutes() {
         assert!(["invalid_otp", "too_many_attempts"].contains(&&*confirm(&mut browser, "1234567").await.error()));
     }
     assert_ne!(confirm(&mut browser, &code).await.status, 204);
+}
+
+#[tokio::test]
+async fn c130_a_code_for_a_new_contact_is_worth_nothing_once_what_vouched_for_it_is_gone() {
+    let world = site(|service| service).await;
+    let mut browser = by_phone(&world).await;
+    let before = contacts(&world, "u-ada").await;
+    assert_eq!(call(&mut browser, "contacts/begin", json!({ "email": NEW })).await.status, 200);
+    let (ada, phone) = ("u-ada".parse().unwrap(), PhoneNumber::parse(ADA_PHONE).unwrap());
+    let other = PhoneNumber::parse("+15555550199").unwrap();
+    world.users.verify_contact(&acme(), &ada, other.into()).await.unwrap();
+    world.users.remove_contact(&acme(), &ada, &phone.into()).await.unwrap();
+    let code = world.code(NEW).await;
+    let refused = confirm(&mut browser, &code).await;
+    assert_eq!((refused.status.as_u16(), &*refused.error()), (403, "fresh_login_required"));
+    assert_eq!(contacts(&world, "u-ada").await, [before[0].clone(), "+15555550199 true".to_owned()]);
 }
 
 #[tokio::test]

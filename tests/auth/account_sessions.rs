@@ -98,9 +98,17 @@ async fn users_end_their_own_sessions_and_no_others() {
     assert_eq!((ended.status.as_u16(), &*ended.text), (204, ""));
     assert_eq!(other.get("/account/credentials").await.error(), "login_required");
     assert_eq!(call(&mut browser, "sessions/end", json!({ "sid": sids[1] })).await.status, 404);
-    // the own session ends like at a sign-out
+    // the own session ends like at a sign-out, with a login in another tab
+    let fields = begin(&mut browser, "/sign-in?max_age=0").await;
+    let started = browser.post("/authentication/start", &with(fields.clone(), &[("identifier", ADA)])).await.json();
+    let own = with(fields, &[("session_id", started["session_id"].as_str().unwrap())]);
+    assert_eq!(prove((&world, &mut browser), &own, (ADA, "password"), "").await.status, 200);
+    let mut tab = browser.clone();
     assert_eq!(call(&mut browser, "sessions/end", json!({ "sid": sids[0] })).await.status, 204);
     assert!(browser.cookies.keys().all(|name| !name.starts_with("__Host-session_")));
+    assert!(sessions(&world, "u-ada").await.is_empty());
+    tab.post("/authentication/complete", &own).await;
+    tab.get("/sign-in/finish").await;
     assert!(sessions(&world, "u-ada").await.is_empty());
 }
 

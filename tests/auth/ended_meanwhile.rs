@@ -8,12 +8,12 @@ use tollgate::{
     auth::Totp,
     password::{BreachedPasswords, PasswordRules},
     store::{AnyStore, Memory, StoreError},
-    user::{Account, AccountChange, Contact, OfferedChange},
+    user::{Account, AccountChange, Contact, OfferedChange, PhoneNumber},
 };
 
 use crate::{
     own_account::{acme, call, enrol_totp, sign_in},
-    world::{ADA, ADA_PASSWORD, World},
+    world::{ADA, ADA_PASSWORD, ADA_PHONE, World},
 };
 
 const EVIL: &str = "evil@example.com";
@@ -34,6 +34,8 @@ struct Ends {
     users: StoredUsers,
     service: Arc<OnceLock<AuthService>>,
     when: Arc<Mutex<Option<When>>>,
+    /// Whether the user loses the phone instead.
+    loses_phone: bool,
 }
 
 impl Ends {
@@ -51,7 +53,13 @@ impl Ends {
         };
         if is_now {
             let ada = UserId::parse("u-ada").unwrap();
-            self.service.get().unwrap().end_user(&acme(), &ada).await.unwrap();
+            match self.loses_phone {
+                true => {
+                    let phone = PhoneNumber::parse(ADA_PHONE).unwrap().into();
+                    _ = self.users.remove_contact(&acme(), &ada, &phone).await.unwrap();
+                }
+                false => _ = self.service.get().unwrap().end_user(&acme(), &ada).await.unwrap(),
+            }
         }
     }
 }
@@ -110,9 +118,13 @@ impl BreachedPasswords for Ends {
 }
 
 async fn world() -> (World, Ends) {
+    world_where(false).await
+}
+
+async fn world_where(loses_phone: bool) -> (World, Ends) {
     let store = AnyStore::from(Memory::new());
     let users = StoredUsers::new(store.clone());
-    let ends = Ends { users, service: Arc::default(), when: Arc::default() };
+    let ends = Ends { users, service: Arc::default(), when: Arc::default(), loses_phone };
     let rules = PasswordRules::new().breached(ends.clone());
     let world = World::with(store, |service| {
         service.users(ends.clone()).first_party(acme()).totp(Totp::new().name("Acme")).password_rules(rules)
@@ -170,4 +182,15 @@ async fn c130_an_ended_session_changes_no_password_and_removes_nothing() {
         assert!(crate::reset::signs_in(&world, "web", ADA, ADA_PASSWORD).await, "{path}");
         assert!(!crate::enrolled::stored(&world, "u-ada").await.unwrap()["totp"].is_null(), "{path}");
     }
+}
+
+#[tokio::test]
+async fn c130_a_proof_that_counts_no_longer_changes_no_password() {
+    let (world, ends) = world_where(true).await;
+    let mut browser = sign_in(&world, ADA, &["password", "sms"]).await;
+    *ends.when.lock().unwrap() = Some(When::PasswordChecked);
+    let refused = call(&mut browser, "password", json!({ "new_password": "gravel under moonlight" })).await;
+    assert_eq!(*ends.when.lock().unwrap(), None, "the phone is gone");
+    assert_eq!((refused.status.as_u16(), &*refused.error()), (401, "login_required"));
+    assert!(crate::reset::signs_in(&world, "web", ADA, ADA_PASSWORD).await);
 }

@@ -93,8 +93,11 @@ pub(super) async fn confirm_contact(call: &AccountCall<'_>) -> EndpointResult {
     let own = call.session();
     let is_own = |user: &BoundUser| user.id == *own.user() && user.generation == own.generation();
     let contact = ticket.contact.as_ref().filter(|_| ticket.user.as_ref().is_some_and(is_own)).ok_or_else(used_up)?;
+    // what has vouched for the code may have been removed or replaced since
+    let call = &call.read_again(proved.value.began()).await?;
+    call.require_fresh()?;
+    call.require_fresh_for_contact(contact.class())?;
     let ((tenant, user), old) = (call.owner(), ticket.replaces.as_ref());
-    call.require_current().await?;
     answers::changed(core.users.set_contact(tenant, user, old, Some(contact)).await?)?;
     let change = match contact {
         Contact::Email(_) => NoticeKind::EmailChanged,

@@ -24,11 +24,10 @@ pub(super) async fn end_account_session(call: &AccountCall<'_>) -> EndpointResul
     let session = session.filter(is_own);
     let session = session.ok_or(Problem::new(Code::NotFound, "this user has no session with this sid"))?;
     call.cx.core.sessions.revoke(&session).await?;
-    let mut response = answer::no_content();
-    if session.sid() == call.session().sid() {
-        call.cx.core.sessions.removal(call.tenant()).append_to(response.headers_mut());
+    match session.sid() == call.session().sid() {
+        true => signed_out(call).await,
+        false => Ok(answer::no_content()),
     }
-    Ok(response)
 }
 
 /// Ends all sessions of the user except the one of this browser.
@@ -43,7 +42,7 @@ pub(super) async fn sign_out_everywhere(call: &AccountCall<'_>) -> EndpointResul
     signed_out(call).await
 }
 
-/// Returns a response that signs this browser out, after everything that the user had begun was ended.
+/// Returns a response that signs this browser out, with the logins that were begun in it.
 pub(super) async fn signed_out(call: &AccountCall<'_>) -> EndpointResult {
     let mut response = answer::no_content();
     ProvedLogins::end_in_browser(call.cx, call.tenant(), response.headers_mut()).await?;

@@ -97,7 +97,10 @@ pub(crate) async fn require_consent(
             }
             // nothing may remain of a user who was forgotten in the meantime
             if !decider.is_active(cx, keyed).await? {
-                core.consents.forget(client.tenant(), decider.user()).await?;
+                let (tenant, user) = (client.tenant(), decider.user());
+                if core.sessions.generations().current(tenant, user).wait().await? > decider.who.generation {
+                    core.consents.forget(tenant, user).await?;
+                }
                 return Err(denied());
             }
             let source = EventSource::of_user(client.tenant(), decider.user());

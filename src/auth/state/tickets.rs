@@ -101,6 +101,12 @@ struct StoredCode {
     was_sent: bool,
 }
 
+impl TicketRow {
+    pub(crate) fn began(&self) -> UnixTime {
+        UnixTime::from_nanos(self.began)
+    }
+}
+
 /// The outcome of a guess.
 #[derive(Debug)]
 pub(crate) enum Guess {

@@ -27,6 +27,7 @@ use crate::{
             problem::{Code, Problem},
         },
         notices::event_of,
+        state::accounts::GenerationOf,
     },
     delivery::NoticeKind,
     http::{body::Body, cookie::SetCookie},
@@ -104,6 +105,16 @@ impl<'a> AccountCall<'a> {
         let fresh = FreshProofs::from_proofs(who.strengths(), now);
         let required = Freshness::required_for(factors(cx.core, &who, credentials.as_ref()));
         Ok(Some(Self { cx, fields: AccountFields::default(), who, credentials, fresh, required }))
+    }
+
+    /// Reads the account and its credentials again. The proofs that were fresh at this time count as fresh.
+    ///
+    /// # Errors
+    ///
+    /// Returns `login_required` if the session has ended.
+    pub(crate) async fn read_again(&self, now: UnixTime) -> Result<Self, Problem> {
+        let again = Self::find_caller(self.cx, self.tenant(), now).await?;
+        again.filter(|again| again.session().sid() == self.session().sid()).ok_or_else(not_signed_in)
     }
 
     pub(crate) fn tenant(&self) -> &Tenant {
@@ -256,14 +267,16 @@ impl<'a> AccountCall<'a> {
         Err(not_signed_in())
     }
 
-    /// Checks that the user was not ended since the call began. Must come right before each change that isn't
-    /// [kept](Self::keep) afterwards.
+    /// Checks that nothing has ended the user since the call began, and that all proofs of the session still count. Must come right
+    /// before each change that isn't [kept](Self::keep) afterwards.
     ///
     /// # Errors
     ///
-    /// Returns `login_required` if the user was ended.
+    /// Returns `login_required` otherwise.
     pub(crate) async fn require_current(&self) -> Result<(), Problem> {
-        self.keep(async { Ok(()) }).await
+        let (core, who) = (self.cx.core, self.session().authentication());
+        let counting = core.counting(&who, GenerationOf::Account, core.keyed().await?).await?;
+        counting.map(|_| ()).ok_or_else(not_signed_in)
     }
 
     /// Stores a credential that the user has just proved to have. Proving it counts for this session if it is the first second
