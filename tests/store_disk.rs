@@ -9,10 +9,10 @@
 
 use std::{
     env, fs,
-    future::{Future, poll_fn},
+    future::Future,
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    pin::pin,
+    pin::Pin,
     process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex,
@@ -431,7 +431,7 @@ fn a_reopened_file_has_all_rows_and_new_versions() {
 
 #[test]
 fn a_store_dropped_by_its_own_writer_does_not_deadlock() {
-    struct Last(Mutex<Option<Arc<Disk>>>, Sender<()>);
+    struct Last(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>, Sender<()>);
     impl Wake for Last {
         fn wake(self: Arc<Self>) {
             drop(self.0.lock().unwrap().take());
@@ -439,19 +439,18 @@ fn a_store_dropped_by_its_own_writer_does_not_deadlock() {
         }
     }
     let directory = Directory::new();
-    let disk = Arc::new(Disk::open(directory.file()).unwrap());
-    let (sender, dropped) = channel();
-    let last = Arc::new(Last(Mutex::new(Some(Arc::clone(&disk))), sender));
-    let write = async move {
+    let disk = Disk::open(directory.file()).unwrap();
+    let write = Box::pin(async move {
         let key = Key::new("rows", None, "row").unwrap();
-        let record = Record::new("row", NOW, FAR).unwrap();
-        let handed_over = pin!(disk.insert(&key, record));
-        let mut handed_over = Some(handed_over);
-        poll_fn(|context| handed_over.as_mut().unwrap().as_mut().poll(context).map(drop)).await;
-    };
-    let mut write = Box::pin(write);
-    assert!(write.as_mut().poll(&mut Context::from_waker(&Waker::from(last))).is_pending());
-    drop(write);
+        _ = disk.insert(&key, Record::new("row", NOW, FAR).unwrap()).await;
+    });
+    let (sender, dropped) = channel();
+    let last = Arc::new(Last(Mutex::new(None), sender));
+    let waker = Waker::from(Arc::clone(&last));
+    // the writer waits for this lock, and then drops the write, which owns the store
+    let mut owner = last.0.lock().unwrap();
+    assert!(owner.insert(write).as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(owner);
     dropped.recv_timeout(Duration::from_secs(30)).unwrap();
 }
 
