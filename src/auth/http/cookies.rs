@@ -97,22 +97,6 @@ mod tests {
     }
 
     #[test]
-    fn c103_the_cookie_is_named_after_its_login_and_bound_to_the_host() {
-        let secret = Secret::generate();
-        let id = PublicId::of_digest(&secret.digest());
-        let value = COOKIES.set(&secret, &id).header_value();
-        let expected = format!(
-            "__Host-auth_session_{}={}; Path=/; Secure; HttpOnly; SameSite=Lax",
-            &id.to_string()[..8],
-            secret.expose()
-        );
-        assert_eq!(value, expected);
-        let loopback = LoginCookies { loopback: true }.set(&secret, &id).header_value();
-        assert!(loopback.to_str().unwrap().starts_with("auth_session_"));
-        assert!(!loopback.to_str().unwrap().contains("Secure"));
-    }
-
-    #[test]
     fn a_login_cookie_is_found_among_others_and_must_contain_the_secret_of_its_login() {
         let (secret, other) = (Secret::generate(), Secret::generate());
         let id = PublicId::of_digest(&secret.digest());
