@@ -40,7 +40,7 @@ use crate::{
     session::{SessionLayer, Sessions},
     support::issuer::Issuer,
     tenant::{Tenant, TenantError},
-    user::{AnyUsers, OfferedChange},
+    user::OfferedChange,
     util::error::ConfigError,
 };
 
@@ -120,7 +120,15 @@ impl AuthServiceBuilder {
         let sessions = self.sessions()?;
         let credentials = CredentialTable::new(&store, &clock);
         let first_party = self.first_party.clone().map(|source| FirstParty::new(source, &issuer));
-        let session_layer = session_layer(&sessions, &users, first_party.as_ref(), &issuer)?;
+        let mut session_layer = SessionLayer::new(sessions.clone())
+            .claims(Arc::new(SessionClaims(users.clone())))
+            .trusted_origin(issuer.origin())?;
+        if let Some(site) = &first_party {
+            session_layer = session_layer
+                .tenant(Arc::clone(&site.source))
+                .login_url(&format!("{}{SIGN_IN}", issuer.path()))?
+                .return_parameter("return_to")?;
+        }
         let (limits, bodies) = (self.limits()?, Arc::new(self.abuse_limits.body_limits()?));
         let longest_session = self.remember.unwrap_or_default().max(sessions.absolute_lifetime());
         let tokens = match self.tokens.map(|tokens| tokens.longest_session(longest_session)) {
@@ -280,25 +288,6 @@ fn tenant_urls(issuer: &Issuer, origins: &[(Tenant, String)]) -> Result<BTreeMap
         }
     };
     origins.iter().map(url).collect()
-}
-
-/// Creates the layer for [`AuthService::session_layer`].
-fn session_layer(
-    sessions: &Sessions,
-    users: &AnyUsers,
-    first_party: Option<&FirstParty>,
-    issuer: &Issuer,
-) -> Result<SessionLayer, ConfigError> {
-    let layer = SessionLayer::new(sessions.clone())
-        .claims(Arc::new(SessionClaims(users.clone())))
-        .trusted_origin(issuer.origin())?;
-    match first_party {
-        None => Ok(layer),
-        Some(site) => layer
-            .tenant(Arc::clone(&site.source))
-            .login_url(&format!("{}{SIGN_IN}", issuer.path()))?
-            .return_parameter("return_to"),
-    }
 }
 
 /// The login service determines the tenant itself, from the client and the login.

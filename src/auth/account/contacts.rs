@@ -40,7 +40,10 @@ pub(super) struct ContactShown {
 pub(super) fn list_contacts(call: &AccountCall<'_>, keyed: &Keyed) -> Vec<ContactShown> {
     let shown = |(contact, verified)| ContactShown {
         id: contact_id(call, contact, keyed),
-        kind: kind(contact),
+        kind: match contact {
+            Contact::Email(_) => "email",
+            Contact::Phone(_) => "phone",
+        },
         masked: factors::masked_contact(contact),
         verified,
     };
@@ -122,13 +125,6 @@ fn new_contact(fields: &AccountFields) -> Result<Contact, Problem> {
         _ => Err("either email or phone_number is needed"),
     }
     .map_err(Problem::invalid)
-}
-
-fn kind(contact: &Contact) -> &'static str {
-    match contact {
-        Contact::Email(_) => "email",
-        Contact::Phone(_) => "phone",
-    }
 }
 
 /// Returns the id of a contact in this session.

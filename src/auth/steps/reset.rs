@@ -102,7 +102,7 @@ async fn identified_user(step: &LoginStep<'_>) -> Result<Account, Problem> {
     // the account may need more by now than when the first step was proved
     let credentials = core.credentials.get(tenant, current.account.id()).await?;
     let demand = core.reset_demand_of(tenant, &current.account, credentials.as_ref(), login.proved());
-    match demand.is_met_by(current.methods_for(demand.policy_steps)) {
+    match demand.is_met_by(current.methods(|strength| strength.suffices_for(demand.policy_steps))) {
         true => Ok(current.account),
         false => Err(refused()),
     }

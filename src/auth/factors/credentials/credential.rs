@@ -141,13 +141,12 @@ pub(crate) struct CurrentProofs {
 impl CurrentProofs {
     /// Returns whether the proofs that count for a plan complete it.
     pub(crate) fn meets(&self, plan: &LoginPlan) -> bool {
-        let strong = self.proofs.iter().zip(&self.strengths).filter(|(_, strength)| strength.counts_for(plan));
-        plan.is_met_by(strong.filter_map(|(proof, _)| Method::from_name(&proof.method)).collect())
+        plan.is_met_by(self.methods(|strength| strength.counts_for(plan)))
     }
 
-    /// Returns the methods whose proofs count in a login of this many steps, if no policy names methods.
-    pub(crate) fn methods_for(&self, steps: usize) -> MethodSet {
-        let strong = self.proofs.iter().zip(&self.strengths).filter(|(_, strength)| strength.suffices_for(steps));
+    /// Returns the methods of the proofs that count.
+    pub(crate) fn methods(&self, counts: impl Fn(&Strength) -> bool) -> MethodSet {
+        let strong = self.proofs.iter().zip(&self.strengths).filter(|(_, strength)| counts(strength));
         strong.filter_map(|(proof, _)| Method::from_name(&proof.method)).collect()
     }
 }

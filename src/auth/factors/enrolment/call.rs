@@ -24,7 +24,7 @@ use crate::{
         },
         http::{
             fields::Typed,
-            problem::{Code, Problem},
+            problem::{Code, EndpointResult, Problem},
         },
         notices::event_of,
         state::accounts::GenerationOf,
@@ -280,7 +280,7 @@ impl<'a> AccountCall<'a> {
     }
 
     /// Stores a credential that the user has just proved to have. Proving it counts for this session if it is the first second
-    /// factor, so that the user can go on. Returns the new cookie of the session in this case.
+    /// factor, so that the user can go on: `response` gets the new cookie of the session in this case.
     ///
     /// # Errors
     ///
@@ -289,7 +289,8 @@ impl<'a> AccountCall<'a> {
         &self,
         new: &N,
         is_first: bool,
-    ) -> Result<Option<SetCookie>, Problem> {
+        mut response: Response<Body>,
+    ) -> EndpointResult {
         let (core, owner) = (self.cx.core, self.owner());
         let is_factor_proved = self.fresh.until_with_factor().is_some();
         let may_add_first = factors(core, &self.who, None).may_add_first(is_factor_proved);
@@ -306,15 +307,14 @@ impl<'a> AccountCall<'a> {
             }
         }
         self.keep(new.discard(&core.credentials, owner)).await?;
-        if !is_first {
-            return Ok(None);
+        if is_first {
+            match self.with_proof(new).await {
+                Ok(cookie) => cookie.into_iter().for_each(|cookie| cookie.append_to(response.headers_mut())),
+                // the credential is stored: the user proves it once more
+                Err(error) => self.cx.log(&Problem::from(error)),
+            }
         }
-        // the credential is stored, so a failure is only logged: the user then proves it once more
-        let renewed = self.with_proof(new).await;
-        Ok(renewed.unwrap_or_else(|error| {
-            self.cx.log(&Problem::from(error));
-            None
-        }))
+        Ok(response)
     }
 
     /// Adds the proof by a new credential to the session.
@@ -375,14 +375,6 @@ fn fresh_login_required(core: &Core, required: Freshness) -> Problem {
 
 fn not_signed_in() -> Problem {
     Problem::new(Code::LoginRequired, "no user is signed in to this site in this browser")
-}
-
-/// Adds the new cookie of the session to a response.
-pub(crate) fn with_cookie(mut response: Response<Body>, cookie: Option<SetCookie>) -> Response<Body> {
-    if let Some(cookie) = cookie {
-        cookie.append_to(response.headers_mut());
-    }
-    response
 }
 
 /// Reports why a credential was not removed.

@@ -23,7 +23,7 @@ use crate::{
                 table::{Added, CredentialTable, MayChange, Removed},
             },
             enrolment::{
-                call::{self, AccountCall, with_cookie},
+                call::{self, AccountCall},
                 in_login::Enrolment,
                 new_credential::NewCredential,
                 pending::PendingEnrolments,
@@ -197,8 +197,7 @@ async fn register_passkey(call: &AccountCall<'_>) -> EndpointResult {
     let name = name.map_or_else(unused, str::to_owned);
     let passkey = Passkey::new(verdict, &name, call.cx.core.logins.now().as_secs(), vouching.strength);
     let added = answer::json(StatusCode::CREATED, &PasskeyShown::from_passkey(&passkey));
-    let cookie = call.enrol_credential(&passkey, vouching.is_first).await?;
-    Ok(with_cookie(added, cookie))
+    call.enrol_credential(&passkey, vouching.is_first, added).await
 }
 
 /// Renames a passkey. This changes nothing about how the user signs in, so it needs no fresh proofs.

@@ -55,22 +55,14 @@ struct Answered {
     response: AssertionResponse,
 }
 
-/// A step by a passkey.
-struct PasskeyStep<'s, 'a> {
-    step: &'s LoginStep<'a>,
-    passkeys: &'s PasskeyRules,
-}
-
 /// Verifies the response, or opens a new challenge if the request has no response.
 pub(crate) async fn prove_by_passkey(mut step: LoginStep<'_>) -> EndpointResult {
     let Some(passkeys) = &step.cx.core.factors.passkey else {
         return Err(step.unsupported("this method is not supported"));
     };
-    let response = step.fields.response.take();
-    let own = PasskeyStep { step: &step, passkeys };
-    match response {
-        None => own.open_passkey_challenge().await,
-        Some(response) => own.answer_challenge(response).await,
+    match step.fields.response.take() {
+        None => passkeys.open_passkey_challenge(&step).await,
+        Some(response) => passkeys.answer_challenge(&step, response).await,
     }
 }
 
@@ -101,19 +93,16 @@ impl PasskeyRules {
     fn login_options(&self, login: &Login, challenge: &[u8]) -> PasskeyOptions {
         PasskeyOptions { passkey: self.party_for_login(login).request_options(challenge, &[], CHALLENGE_LIFETIME) }
     }
-}
 
-impl PasskeyStep<'_, '_> {
-    async fn open_passkey_challenge(&self) -> EndpointResult {
-        let (step, now) = (self.step, self.step.now());
+    async fn open_passkey_challenge(&self, step: &LoginStep<'_>) -> EndpointResult {
+        let now = step.now();
         let (challenge, bytes) = new_challenge(now);
         let update = step.apply(&LoginCall::OpenPasskey(&challenge)).await?;
-        let challenges = self.passkeys.login_options(&step.login, &bytes);
+        let challenges = self.login_options(&step.login, &bytes);
         Ok(answer::login_progress(update.response_view(now)?, BTreeMap::from([("challenges", challenges)])))
     }
 
-    async fn answer_challenge(&self, response: Value) -> EndpointResult {
-        let step = self.step;
+    async fn answer_challenge(&self, step: &LoginStep<'_>, response: Value) -> EndpointResult {
         let challenge = step.fields.challenge.as_deref().ok_or(Problem::invalid("challenge is missing"))?;
         let challenge = webauthn::decode_base64(challenge).ok_or(Problem::invalid("challenge is malformed"))?;
         let response = serde_json::from_value(response).map_err(|_| Problem::invalid("response is malformed"))?;
@@ -123,7 +112,7 @@ impl PasskeyStep<'_, '_> {
 
         let submitted = submitted::passkey(answered.response.credential_id(), step.keyed);
         let mut attempt = Attempt::start_attempt(step, METHOD, submitted).await?;
-        let checked = self.check_passkey(&mut attempt, &answered).await;
+        let checked = self.check_passkey(step, &mut attempt, &answered).await;
         // this depends on the response alone
         let is_malformed = matches!(checked, Ok(Err(WebauthnError::Malformed(_))));
         let update = attempt.settle(checked.map(Result::ok)).await?;
@@ -138,10 +127,10 @@ impl PasskeyStep<'_, '_> {
     /// Verifies the response and updates the passkey in one compare-and-swap. Unknown passkeys cost about the same.
     async fn check_passkey(
         &self,
+        step: &LoginStep<'_>,
         attempt: &mut Attempt<'_>,
         answered: &Answered,
     ) -> Result<Result<RightSecret, WebauthnError>, Problem> {
-        let step = self.step;
         let (core, login, id) = (step.cx.core, &*step.login, answered.response.credential_id());
         let owner = core.credentials.by_id(&login.tenant, CredentialId::Passkey(id)).await?.map(|(user, _)| user);
         let found = match login.subject {
@@ -156,7 +145,7 @@ impl PasskeyStep<'_, '_> {
         attempt.take_challenge(&answered.open).await?;
 
         let known = account.and(found.user()).filter(|_| below_ceiling);
-        let verify = |stored: Option<&StoredCredential>| self.verify(answered, stored);
+        let verify = |stored: Option<&StoredCredential>| self.verify(login, answered, stored);
         let now = step.now().as_secs();
         let verified = match &known {
             // always an error, which takes as long as with a passkey
@@ -188,10 +177,10 @@ impl PasskeyStep<'_, '_> {
 
     fn verify(
         &self,
+        login: &Login,
         answered: &Answered,
         stored: Option<&StoredCredential>,
     ) -> Result<AssertionVerdict, WebauthnError> {
-        let login = &self.step.login;
         // the login keeps only a digest, so the caller repeats the challenge, which is compared below
         let request = AssertionRequest::new(&answered.challenge);
         // the owner is compared already; a login that knows its user also accepts a response without a user handle
@@ -199,7 +188,7 @@ impl PasskeyStep<'_, '_> {
             (Some(_), Some(stored)) => request.user_handle(&stored.user_handle),
             _ => request,
         };
-        let verdict = self.passkeys.party_for_login(login).verify_assertion(&request, stored, &answered.response)?;
+        let verdict = self.party_for_login(login).verify_assertion(&request, stored, &answered.response)?;
         // compared last, so that an unknown passkey costs the same
         if answered.open.is(&SecretDigest::of_secret(&answered.challenge)) {
             Ok(verdict)

@@ -14,7 +14,7 @@ use crate::{
                 table::{Added, CredentialTable},
             },
             enrolment::{
-                call::{self, AccountCall, with_cookie},
+                call::{self, AccountCall},
                 in_login::Enrolment,
                 new_credential::NewCredential,
                 pending::PendingEnrolments,
@@ -84,9 +84,8 @@ async fn confirm_totp(call: &AccountCall<'_>) -> EndpointResult {
     if !rows.take_found(&call.session().sid(), &pending).await? {
         return Err(nothing());
     }
-    let created_at = key.created_at;
-    let cookie = call.enrol_credential(&key, vouching.is_first).await?;
-    Ok(with_cookie(answer::json(StatusCode::CREATED, &TotpShown { created_at }), cookie))
+    let shown = answer::json(StatusCode::CREATED, &TotpShown { created_at: key.created_at });
+    call.enrol_credential(&key, vouching.is_first, shown).await
 }
 
 /// Removes the key of the authenticator app.
