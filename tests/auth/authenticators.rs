@@ -84,7 +84,7 @@ async fn c124_of_concurrent_logins_with_the_same_code_one_succeeds() {
 }
 
 #[tokio::test]
-async fn c124_recovery_codes_are_stored_as_digests_and_of_concurrent_logins_with_the_same_one_succeeds() {
+async fn c124_recovery_codes_are_stored_as_digests_and_only_one_of_concurrent_logins_can_use_one() {
     let store = ControlledStore::default();
     let site = |service: AuthServiceBuilder| service.first_party(acme()).totp(Totp::new().seal(&Secret::generate()));
     let world = world_on(store.clone().into(), site).await;

@@ -1,5 +1,6 @@
 //! `POST /token`: requests that get tokens, and requests that are refused.
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{Method, Request};
 use tollgate::{
     pkce::{CodeChallenge, CodeVerifier},
@@ -36,12 +37,23 @@ async fn c089_the_response_must_not_be_cached() {
 }
 
 #[tokio::test]
+async fn c022_a_code_has_256_bits_and_is_stored_under_its_digest() {
+    let world = World::new().await;
+    let code = world.browser().sign_in("web").await;
+    assert_eq!(code.code.len(), 43);
+    // the challenge of a verifier is its SHA-256 digest
+    let digest = CodeChallenge::from_verifier(&CodeVerifier::parse(&code.code).unwrap());
+    let digest = URL_SAFE_NO_PAD.decode(digest.to_string()).unwrap();
+    let key = |id: &[u8]| Key::new("codes", None, id).unwrap();
+    assert!(world.store.get(&key(&digest)).wait().await.unwrap().is_some());
+    assert!(world.store.get(&key(code.code.as_bytes())).wait().await.unwrap().is_none());
+}
+
+#[tokio::test]
 async fn c022_a_code_works_once_and_for_sixty_seconds() {
     let world = World::new().await;
     let mut browser = world.browser();
     let code = browser.sign_in("web").await;
-    let stored = Key::new("codes", None, code.code.as_bytes()).unwrap();
-    assert!(world.store.get(&stored).wait().await.unwrap().is_none(), "only its digest is stored");
     world.clock.advance(std::time::Duration::from_nanos(59_999_999_999));
     assert_eq!(browser.redeem("web", &code).await.status, 200);
     assert_eq!(browser.redeem("web", &code).await.own(), SPENT_OR_WRONG);
