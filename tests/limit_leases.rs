@@ -116,8 +116,8 @@ async fn a_refused_tenant_is_refused_without_a_call_until_the_lifetime_has_passe
     let refused = limiter.check(&acme(), 5).await;
     assert_eq!((refused.refusal_reason(), refused.standing().unwrap().remaining()), (Some(RefusalReason::Spent), 3));
     let before = calls(&server);
-    for units in [5, 6, 9, 5] {
-        let again = limiter.check(&acme(), units).await;
+    for _ in 0..4 {
+        let again = limiter.check(&acme(), 5).await;
         assert_eq!((again.refusal_reason(), again.standing().unwrap().remaining()), (Some(RefusalReason::Spent), 3));
         assert!(again.retry_after() > HOUR - Duration::from_secs(60));
     }
@@ -131,7 +131,25 @@ async fn a_refused_tenant_is_refused_without_a_call_until_the_lifetime_has_passe
     assert_eq!(admitted(&limiter, 1_000).await, 0);
     assert_eq!(calls(&server), before + 5);
     // a request that never fits
-    assert_eq!(limiter.check(&acme(), 11).await.refusal_reason(), Some(RefusalReason::Spent));
+    assert_eq!(limiter.check(&acme(), 11).await.refusal_reason(), Some(RefusalReason::Impossible));
+}
+
+#[tokio::test]
+async fn a_refusal_of_some_units_says_nothing_about_when_more_fit() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let per_day = Quota::new(15, HOUR * 24).unwrap().with_name("day").unwrap();
+    let (limiter, _) = node(&server, Plan::new([per_hour(10), per_day]).unwrap()).await;
+    assert!(limiter.check(&acme(), 10).await.is_admitted());
+    // one unit fits in an hour, eight in a day
+    for (units, longest) in [(1, HOUR), (8, HOUR * 24)] {
+        let refused = limiter.check(&acme(), units).await;
+        assert_eq!(refused.refusal_reason(), Some(RefusalReason::Spent));
+        assert!(
+            (longest - HOUR / 2..=longest + HOUR / 2).contains(&refused.retry_after()),
+            "{:?}",
+            refused.retry_after()
+        );
+    }
 }
 
 #[tokio::test]

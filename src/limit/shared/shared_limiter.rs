@@ -42,7 +42,7 @@ use crate::{
 /// next requests without a call. The size of a lease adapts: it doubles if the units are used up early, and falls to
 /// what was used if they are not. A tenant with few requests costs one call per request, and nothing is held back. Once
 /// refused, a tenant is refused without further calls until units come back, for at most the
-/// [lifetime](Leases::lifetime) of a lease.
+/// [lifetime](Leases::lifetime) of a lease. A request of another number of units than the last refused one makes a call.
 ///
 /// Leases are strict: no more than the limit is admitted in any window, even if nodes crash or are paused, or replies
 /// are lost. The server counts leased units from the end of the lease, and a node stops using them before that, by both

@@ -39,7 +39,7 @@ pub struct LeaseWish {
 pub enum LeaseStep<T> {
     /// The request is admitted by a lease in hand, at the clock reading that was given.
     Admitted(Admission<T>),
-    /// The request is refused, because the server has refused as many units a moment ago.
+    /// The request is refused, because the server has refused the same number of units a moment ago.
     Refused(T),
     /// This call must be sent. `LeaseSlots::replied` takes the reply.
     Call(LeaseCall),
@@ -181,7 +181,7 @@ impl<T: Clone> Slot<T> {
                 terms: lease.terms.clone(),
             });
         }
-        if let Some(refusal) = self.refusal.as_ref().filter(|refusal| wish.units >= refusal.units) {
+        if let Some(refusal) = self.refusal.as_ref().filter(|refusal| wish.units == refusal.units) {
             return LeaseStep::Refused(refusal.terms.clone());
         }
         if let Some((_, end)) = &self.call {
