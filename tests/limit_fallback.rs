@@ -28,7 +28,7 @@ use tokio::{
 use tollgate::{
     EventLog, Limiter, Plan, Plans, Quota, Tenant,
     event::{EventKind, Query},
-    limit::{Fallback, Leases, RefusalReason, SharedLimiter, SharedLimiterBuilder},
+    limit::{Decision, Fallback, Leases, RefusalReason, SharedLimiter, SharedLimiterBuilder},
     store::RedisConfig,
 };
 
@@ -140,6 +140,33 @@ async fn b35_a_node_never_exceeds_the_limit_across_a_change_to_the_fallback_and_
                     assert!(admitted >= LIMIT / 2, "{name}, leases: {leases}: {admitted}");
                 }
             }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_requests_for_the_last_leased_units_use_no_fallback_while_the_server_answers_each_call_in_time() {
+    let (deadline, delay) = (Duration::from_secs(1), Duration::from_millis(220));
+    for server in RedisServer::each(&[]) {
+        for fallback in [Fallback::Open, Fallback::Local, Fallback::Closed] {
+            server.cli(&["flushall"]);
+            let mut checks = JoinSet::new();
+            for _ in 0..2 {
+                let settings = Settings { deadline: Some(deadline), leases: true, fallback };
+                let node = Node::start(&server, &Quota::new(10, HOUR).unwrap().into(), settings).await;
+                node.proxy.delay(delay);
+                let node = Arc::new(node);
+                // a lease has at most a quarter of what is left, so four calls are not enough
+                for _ in 0..12 {
+                    let node = Arc::clone(&node);
+                    checks.spawn(async move { node.limiter.check(&acme(), 1).await });
+                }
+            }
+            let decisions = checks.join_all().await;
+            let admitted = decisions.iter().filter(|decision| decision.is_admitted()).count();
+            let mut refused = decisions.iter().filter_map(Decision::refusal_reason);
+            assert!((6..=10).contains(&admitted), "{admitted} of 10, {fallback:?}");
+            assert!(refused.all(|reason| reason == RefusalReason::Spent), "{fallback:?}");
         }
     }
 }

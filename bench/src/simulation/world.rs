@@ -316,10 +316,12 @@ impl World {
         }
         let waited = self.nodes[node].waiting.remove(&request.tenant).unwrap_or_default();
         for request in waited {
-            if request.deadline <= now {
-                self.fall_back(node, request, now);
-            } else {
+            if request.deadline > now {
                 self.serve_leased(node, request, now);
+            } else if is_answered {
+                self.send(node, Ask::Spend(request), now);
+            } else {
+                self.fall_back(node, request, now);
             }
         }
         self.give_back(node, now);

@@ -86,7 +86,7 @@ impl Leasing {
         leasing
     }
 
-    /// Decides on a request within the deadline.
+    /// Decides on a request. Waits for calls of other requests and for its own one, at most the deadline for each of the two.
     pub(super) async fn spend(self: &Arc<Self>, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Leased {
         // zero units only look, and a shadow quota is checked for each request
         if ask.units == 0 || plan.limits().iter().any(|limited| limited.quota.is_shadow()) {
@@ -94,42 +94,44 @@ impl Leasing {
         }
         let holder = Holder { tenant: tenant.clone(), is_anonymous: ask.is_anonymous };
         let wish = LeaseWish { units: ask.units, plan: plan.id(), lifetime: self.lifetime(plan) };
-        match self.step(&holder, wish) {
-            first @ (LeaseStep::Call(_) | LeaseStep::Wait(_)) => {
-                let decided = self.follow_lease_steps(&holder, plan, wish, first);
-                self.server.link.within_deadline(decided).await.unwrap_or(Leased::Unanswered)
+        let mut step = self.step(&holder, wish);
+        if let LeaseStep::Wait(_) = step {
+            match self.wait_for_others(&holder, wish, step).await {
+                Some(next) => step = next,
+                None => return Leased::Unanswered,
             }
-            decided => self.leased(decided),
         }
+        if let LeaseStep::Call(call) = step {
+            // others wait for it, so it ends even if this request does not wait any more
+            let sent = Arc::clone(self).send(holder, plan.clone(), call);
+            match self.server.link.spawn(sent).await.ok().flatten() {
+                Some(decided) => step = decided,
+                None => return Leased::Unanswered,
+            }
+        }
+        self.leased(step)
     }
 
-    async fn follow_lease_steps(
+    /// Waits while other requests have a call under way. Returns `None` if the server does not answer.
+    async fn wait_for_others(
         self: &Arc<Self>,
         holder: &Holder,
-        plan: &Plan,
         wish: LeaseWish,
-        first: LeaseStep<Arc<LeaseTerms>>,
-    ) -> Leased {
-        let mut step = first;
-        loop {
-            step = match step {
-                LeaseStep::Call(call) => {
-                    // others wait for it, so it ends even if this request does not wait any more
-                    let sent = Arc::clone(self).send(holder.clone(), plan.clone(), call);
-                    match self.server.link.spawn(sent).await.ok().flatten() {
-                        Some(step) => return self.leased(step),
-                        None => return Leased::Unanswered,
-                    }
+        mut step: LeaseStep<Arc<LeaseTerms>>,
+    ) -> Option<LeaseStep<Arc<LeaseTerms>>> {
+        let mut has_answered = false;
+        let waited = self.server.link.within_deadline(async {
+            while let LeaseStep::Wait(end) = step {
+                if !end.wait_for_reply().await {
+                    return None;
                 }
-                LeaseStep::Wait(end) => {
-                    if !end.wait_for_reply().await {
-                        return Leased::Unanswered;
-                    }
-                    self.step(holder, wish)
-                }
-                decided => return self.leased(decided),
+                has_answered = true;
+                step = self.step(holder, wish);
             }
-        }
+            Some(step)
+        });
+        // near the limit, a lease has so few units that many requests need many calls, one after the other
+        waited.await.unwrap_or_else(|| has_answered.then_some(LeaseStep::Plain))
     }
 
     fn step(self: &Arc<Self>, holder: &Holder, wish: LeaseWish) -> LeaseStep<Arc<LeaseTerms>> {

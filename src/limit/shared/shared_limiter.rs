@@ -42,7 +42,10 @@ use crate::{
 /// next requests without a call. The size of a lease adapts: it doubles if the units are used up early, and falls to
 /// what was used if they are not. A tenant with few requests costs one call per request, and nothing is held back. Once
 /// refused, a tenant is refused without further calls until units come back, for at most the
-/// [lifetime](Leases::lifetime) of a lease. A request of another number of units than the last refused one makes a call.
+/// [lifetime](Leases::lifetime) of a lease, if its requests cost the same.
+///
+/// Requests that arrive while a call is under way wait for it. Near the limit, leases are small, so many requests need
+/// many calls, one after the other. Those that have waited for the deadline then make a call of their own.
 ///
 /// Leases are strict: no more than the limit is admitted in any window, even if nodes crash or are paused, or replies
 /// are lost. The server counts leased units from the end of the lease, and a node stops using them before that, by both
@@ -83,8 +86,9 @@ use crate::{
 ///
 /// # When the server does not answer
 ///
-/// No check waits longer than the [deadline](RedisConfig::deadline), 100 ms by default. After that, the [`Fallback`]
-/// decides. The remaining units of a lease are used first.
+/// No check waits longer than the [deadline](RedisConfig::deadline), 100 ms by default, or twice as long if it waits for
+/// the calls of [other requests](#leases) first. After that, the [`Fallback`] decides. The remaining units of a lease are
+/// used first.
 ///
 /// With [`Fallback::Local`], one process never admits more than the limit in any window, as long as the server keeps
 /// what it has acknowledged. The fallback starts from what this process has admitted and what the server has reported,
