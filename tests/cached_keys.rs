@@ -202,11 +202,11 @@ async fn an_unknown_key_is_refused_and_works_soon_after_it_is_created() {
     let answer = world.ask("key-of-globex").await;
     let expected = "HTTP/1.1 401 Unauthorized
 connection: close
-content-length: 117
+content-length: 141
 content-type: application/problem+json
 www-authenticate: ApiKey
 
-{\"type\":\"about:blank\",\"title\":\"Unauthorized\",\"status\":401,\"detail\":\"the API key is unknown\",\"kind\":\"unauthenticated\"}";
+{\"type\":\"about:blank\",\"title\":\"Unauthorized\",\"status\":401,\"detail\":\"the API key in the header x-api-key is unknown\",\"kind\":\"unauthenticated\"}";
     assert_eq!(answer, expected);
     world.database.set("key-of-globex", "globex");
     world.clock.advance(10 * SECOND - Duration::from_nanos(1));

@@ -357,9 +357,9 @@ async fn an_unknown_api_key_gets_a_401_and_takes_no_memory() {
                 r#"HTTP/1.1 401 Unauthorized
                 content-type: application/problem+json
                 www-authenticate: ApiKey
-                content-length: 117
+                content-length: 141
 
-                {"type":"about:blank","title":"Unauthorized","status":401,"detail":"the API key is unknown","kind":"unauthenticated"}"#
+                {"type":"about:blank","title":"Unauthorized","status":401,"detail":"the API key in the header x-api-key is unknown","kind":"unauthenticated"}"#
             )
         );
     }

@@ -170,7 +170,7 @@ impl RateLimitGate {
             });
         }
         self.limiter.local.count_rejection(event);
-        let rejection = Rejection::new(kind, error.detail());
+        let rejection = Rejection::new(kind, error.owned_detail());
         match error.asks_for() {
             Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
             None => rejection,

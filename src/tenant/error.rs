@@ -1,4 +1,6 @@
-use http::HeaderValue;
+use std::borrow::Cow;
+
+use http::{HeaderName, HeaderValue};
 
 use crate::util::{error::ConfigError, form::FormError};
 
@@ -6,7 +8,7 @@ use crate::util::{error::ConfigError, form::FormError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantError {
     kind: TenantErrorKind,
-    detail: &'static str,
+    detail: Cow<'static, str>,
     /// Boxed, because few errors have their own, and results with an error are moved often.
     challenge: Option<Box<HeaderValue>>,
 }
@@ -34,35 +36,44 @@ impl TenantError {
 
     /// Creates the error of a malformed name: the caller gets a 400 with this detail.
     pub const fn invalid(detail: &'static str) -> Self {
-        Self { kind: TenantErrorKind::Invalid, detail, challenge: None }
+        Self::with_kind(TenantErrorKind::Invalid, detail)
     }
 
     /// Creates the error of an unknown credential: the caller gets a 401 with this detail.
     pub const fn unknown(detail: &'static str) -> Self {
-        Self { kind: TenantErrorKind::Unknown, detail, challenge: None }
+        Self::with_kind(TenantErrorKind::Unknown, detail)
     }
 
     /// Creates the error of a missing credential: the caller gets a 401 with this detail.
     pub const fn missing(detail: &'static str) -> Self {
-        Self { kind: TenantErrorKind::Missing, detail, challenge: None }
+        Self::with_kind(TenantErrorKind::Missing, detail)
     }
 
     /// Creates the error of a server that can't determine tenants: the caller gets a 500 with this detail, and a warning is
     /// logged.
     pub const fn internal(detail: &'static str) -> Self {
-        Self { kind: TenantErrorKind::Internal, detail, challenge: None }
+        Self::with_kind(TenantErrorKind::Internal, detail)
     }
 
     /// Creates the error of a credential that can't be checked at the moment: the caller gets a 503 with this detail.
     pub const fn unavailable(detail: &'static str) -> Self {
-        Self { kind: TenantErrorKind::Unavailable, detail, challenge: None }
+        Self::with_kind(TenantErrorKind::Unavailable, detail)
     }
 
     /// Creates the error of a tenant that must be [looked up](super::TenantSource::look_up). If the layer can't wait
     /// for that, the request gets a 500.
     pub const fn pending() -> Self {
         let detail = "the tenant must be looked up, and only a rate limit can wait for it";
-        Self { kind: TenantErrorKind::Pending, detail, challenge: None }
+        Self::with_kind(TenantErrorKind::Pending, detail)
+    }
+
+    const fn with_kind(kind: TenantErrorKind, detail: &'static str) -> Self {
+        Self { kind, detail: Cow::Borrowed(detail), challenge: None }
+    }
+
+    /// Fills in the name of the header that was expected, for `{}` in the detail.
+    pub(super) fn in_header(self, name: &HeaderName) -> Self {
+        Self { detail: Cow::Owned(self.detail.replacen("{}", name.as_str(), 1)), ..self }
     }
 
     /// Sets the `WWW-Authenticate` header of the 401, such as
@@ -108,8 +119,13 @@ impl TenantError {
     }
 
     /// Returns the reason. It is safe to send, because it contains no part of the request.
-    pub fn detail(&self) -> &'static str {
-        self.detail
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Returns the detail for a response.
+    pub(crate) fn owned_detail(&self) -> Cow<'static, str> {
+        self.detail.clone()
     }
 }
 
@@ -119,4 +135,4 @@ impl From<FormError> for TenantError {
     }
 }
 
-crate::util::fmt::text_error!(TenantError, |own| own.detail);
+crate::util::fmt::text_error!(TenantError, |own| own.detail());

@@ -44,8 +44,6 @@ impl TenantSource for HeaderTenant {
     }
 }
 
-const TWICE: TenantError = TenantError::invalid("the tenant header appears more than once");
-
 /// Returns the value of a header that may appear only once.
 pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, TenantError> {
     // one look is enough if no header at all is repeated
@@ -55,7 +53,7 @@ pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (value, None) => Ok(value),
-        (_, Some(_)) => Err(TWICE),
+        (_, Some(_)) => Err(TenantError::invalid("the header {} appears more than once").in_header(name)),
     }
 }
 

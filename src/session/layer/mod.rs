@@ -270,7 +270,7 @@ impl Gate for SessionGate {
                 // the server's mistake must not make callers anonymous
                 Err(error) if error.is_of_server() => {
                     crate::util::trace::warning!("the tenant of a session can't be determined: {error}");
-                    return MaybeReady::Ready(Err(Rejection::new(RejectionKind::Internal, error.detail())));
+                    return MaybeReady::Ready(Err(Rejection::new(RejectionKind::Internal, error.owned_detail())));
                 }
                 Ok(None) | Err(_) => (PresentedCookies::Absent, None),
             },

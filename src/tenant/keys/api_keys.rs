@@ -62,8 +62,8 @@ impl ApiKeys {
     /// Returns an error if the key or the name is not valid, or if the table has the key already.
     pub fn key(self, key: impl AsRef<[u8]>, tenant: impl AsRef<str>) -> Result<Self, ConfigError> {
         let name = tenant.as_ref();
-        let tenant =
-            Tenant::parse(name).map_err(|error| ConfigError::new("tenant of an API key", name, error.detail()))?;
+        let tenant = Tenant::parse(name)
+            .map_err(|error| ConfigError::new("tenant of an API key", name, error.owned_detail()))?;
         ConfigError::refuse_if(self.tenant_of(&key).is_some(), "tenant of an API key", name, "the key appears twice")?;
         self.insert(key, tenant)?;
         Ok(self)
@@ -120,13 +120,20 @@ fn is_sized(key: &[u8]) -> bool {
 /// Returns the key of a request.
 pub(super) fn key_of_request<'a>(head: Head<'a>, header: &HeaderName) -> Result<Option<&'a [u8]>, TenantError> {
     match only(head.headers(), header)?.map(HeaderValue::as_bytes) {
-        Some(key) if !is_sized(key) => Err(TenantError::invalid("the API key is empty or has more than 512 bytes")),
+        Some(key) if !is_sized(key) => {
+            let error = TenantError::invalid("the API key in the header {} is empty or has more than 512 bytes");
+            Err(error.in_header(header))
+        }
         key => Ok(key),
     }
 }
 
-pub(super) fn unknown_key() -> TenantError {
-    TenantError::unknown("the API key is unknown")
+pub(super) fn unknown_key(header: &HeaderName) -> TenantError {
+    TenantError::unknown("the API key in the header {} is unknown").in_header(header)
+}
+
+pub(super) fn missing_key(header: &HeaderName) -> TenantError {
+    TenantError::missing("the API key is missing: send it in the header {}").in_header(header)
 }
 
 fn digest(key: &[u8]) -> [u8; 32] {
@@ -136,12 +143,12 @@ fn digest(key: &[u8]) -> [u8; 32] {
 impl TenantSource for ApiKeys {
     fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         let Some(key) = key_of_request(head, &self.header)? else { return Ok(None) };
-        let tenant = self.tenant_of(key).ok_or_else(unknown_key)?;
+        let tenant = self.tenant_of(key).ok_or_else(|| unknown_key(&self.header))?;
         Ok(Some(tenant.into()))
     }
 
     fn missing(&self, _: Head<'_>) -> TenantError {
-        TenantError::missing("the API key is missing")
+        missing_key(&self.header)
     }
 }
 
@@ -186,6 +193,19 @@ mod tests {
         for values in [&[""][..], &[&huge], &["demo-acme-key", "demo-acme-key"], &["demo-acme-key", "nobody"]] {
             assert!(!find(&keys(), values).unwrap_err().is_unknown(), "{values:?}");
         }
+    }
+
+    #[test]
+    fn an_error_names_the_header_and_not_its_value() {
+        let text = |values: &[&str]| find(&keys(), values).unwrap_err().to_string();
+        let nothing = Request::new(());
+        assert_eq!(
+            keys().missing(Head::of_request(&nothing)).to_string(),
+            "the API key is missing: send it in the header x-api-key"
+        );
+        assert_eq!(text(&["s3cret"]), "the API key in the header x-api-key is unknown");
+        assert_eq!(text(&[""]), "the API key in the header x-api-key is empty or has more than 512 bytes");
+        assert_eq!(text(&["s3cret", "s3cret"]), "the header x-api-key appears more than once");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use http::HeaderName;
 use tokio::{runtime::Handle, sync::Semaphore};
 
 use super::{
-    api_keys::{key_of_request, unknown_key},
+    api_keys::{key_of_request, missing_key, unknown_key},
     key_lookup::{AnyKeyLookup, KeyLookup, PresentedKey},
 };
 use crate::{
@@ -211,7 +211,9 @@ impl Cache {
                 }
                 KeyState::Due { was_known: true, valid: is_valid.then_some(tenant) }
             }
-            Some(Answer { until, found: Found::Nothing }) if now < until => KeyState::Decided(Err(unknown_key())),
+            Some(Answer { until, found: Found::Nothing }) if now < until => {
+                KeyState::Decided(Err(unknown_key(&self.header)))
+            }
             Some(Answer { until, found: Found::Failure }) if now < until => KeyState::Decided(Err(UNAVAILABLE)),
             Some(_) | None => KeyState::Due { was_known: false, valid: None },
         }
@@ -301,7 +303,7 @@ impl Cache {
             }
             Ok(None) => {
                 keep(now + *unknown_time_to_live, Found::Nothing);
-                Err(unknown_key())
+                Err(unknown_key(&self.header))
             }
             Err(reason) => {
                 self.warn(&reason);
@@ -351,7 +353,7 @@ impl TenantSource for CachedKeys {
     }
 
     fn missing(&self, _: Head<'_>) -> TenantError {
-        TenantError::missing("the API key is missing")
+        missing_key(&self.0.header)
     }
 }
 
