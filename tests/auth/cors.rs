@@ -57,7 +57,7 @@ async fn pages_of_unknown_origins_cannot_call_or_read_anything() {
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     let refused = "403\ncontent-type: application/json\nvary: origin\n\n\
-        {\"error\":\"origin_not_allowed\",\"error_description\":\"pages of this origin are not allowed to call\"}\n";
+        {\"error\":\"origin_not_allowed\",\"error_description\":\"only programs and pages of allowed origins may call\"}\n";
     for origin in
         [EVIL, "null", "https://APP.example", "https://app.example:443", "https://app.example/", "*", "file://"]
     {

@@ -319,5 +319,5 @@ impl<'a> IncomingRequest<'a> {
 }
 
 fn foreign_origin() -> Problem {
-    Problem::new(Code::OriginNotAllowed, "pages of this origin are not allowed to call")
+    Problem::new(Code::OriginNotAllowed, "only programs and pages of allowed origins may call")
 }
