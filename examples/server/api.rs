@@ -39,6 +39,7 @@ pub(crate) async fn app(
     log: &EventLog,
 ) -> Result<App, Box<dyn Error>> {
     let (issuer, keys, is_demo) = (facts.issuer.clone(), facts.keys.clone(), facts.is_demo);
+    let home_url = facts.home_url.clone();
     let issuer = issuer.as_deref().unwrap_or(origin);
     let site = auth::site(issuer);
     // each tenant has one budget, which the API and its logins share
@@ -69,7 +70,8 @@ pub(crate) async fn app(
 
     // a tenant reads its own events with its API key, an operator reads all
     let readers = Readers::new(keys.clone(), operator_key.as_deref(), is_demo)?;
-    let events = EventService::builder(log.clone(), readers).base_path("/events")?.limiter(limiter.clone()).build();
+    let events = EventService::builder(log.clone(), readers).base_path("/events")?.limiter(limiter.clone());
+    let events = home_url.iter().try_fold(events, |events, home| events.home_url(home))?.build();
     let events = Router::new()
         .route_service("/events", events.clone())
         .route_service("/events/{*rest}", events.clone())

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use tollgate::{
     AuthService, EventLog, Passkeys, Secret, Tenant, Totp,
-    auth::{AuthServiceBuilder, SignUp},
+    auth::{AuthServiceBuilder, Pages, SignUp},
     limit::AnyLimiter,
     store::AnyStore,
 };
@@ -37,7 +37,7 @@ pub(crate) async fn service(
         .clients(facts.clients)
         .users(users.clone())
         .policies(facts.policies)
-        .pages(facts.pages)
+        .pages(facts.home_url.into_iter().fold(facts.pages, Pages::home_url))
         // shares its budget with the API
         .limiter(limiter.clone())
         .client_ip(facts.client_ip)

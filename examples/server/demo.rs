@@ -73,6 +73,7 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
         policies: Policies::default().acr(TWO_STEPS, Policy::any(2)?)?,
         clients: clients(origin, &acme)?,
         pages: crate::theme::demo_pages(origin),
+        home_url: Some(AFTER_LOGOUT.to_owned()),
         people: PEOPLE.iter().map(|known| known.of(&acme)).collect(),
         tokens: std::sync::Arc::default(),
         prints_codes: true,

@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     pub(crate) clients: ClientTable,
     pub(crate) people: Vec<Person>,
     pub(crate) pages: Pages,
+    /// Where the application begins, to which pages link.
+    pub(crate) home_url: Option<String>,
     pub(crate) tokens: std::sync::Arc<TokenSettings>,
     /// Enables one-time codes, which are printed to stdout.
     pub(crate) prints_codes: bool,

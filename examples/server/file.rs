@@ -77,6 +77,7 @@ impl Written {
             policies: self.policies.read()?,
             clients: ClientTable::new(clients)?,
             people,
+            home_url: self.pages.home_url.clone(),
             pages: self.pages.read(directory)?,
             tokens: std::sync::Arc::new(tokens.unwrap_or_default()),
             #[cfg(feature = "external-providers")]

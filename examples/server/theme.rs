@@ -16,6 +16,7 @@ use tollgate::{
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Theme {
+    pub(crate) home_url: Option<String>,
     logo: Option<WrittenLogo>,
     colors: WrittenColors,
     dark_colors: WrittenColors,

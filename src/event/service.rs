@@ -24,6 +24,7 @@ use crate::{
         body::{Body, without_body},
         connection::{announce_close, declares_body},
         head::Head,
+        return_to::check_page_url,
     },
     tenant::Tenant,
     util::error::ConfigError,
@@ -70,6 +71,7 @@ struct Inner {
     base: String,
     max_streams: usize,
     budgets: Option<Arc<dyn Budgets>>,
+    home: Option<String>,
 }
 
 impl EventService {
@@ -86,6 +88,7 @@ impl EventService {
             base: String::new(),
             max_streams: 64,
             budgets: None,
+            home: None,
         })
     }
 }
@@ -123,6 +126,17 @@ impl EventServiceBuilder {
     pub fn max_streams(mut self, streams: usize) -> Result<Self, ConfigError> {
         ConfigError::refuse_if(streams == 0, "event streams", streams, "must be at least 1")?;
         self.0.max_streams = streams;
+        Ok(self)
+    }
+
+    /// Links the page to the start of your application: a path of this site, or an `https` URL. By default, it has no link.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `url` is neither.
+    pub fn home_url(mut self, url: &str) -> Result<Self, ConfigError> {
+        check_page_url("home url", url)?;
+        self.0.home = Some(url.to_owned());
         Ok(self)
     }
 
@@ -174,7 +188,10 @@ impl Inner {
             Route::Page if !head.uri().path().ends_with('/') => redirect_to_slash(&self.base),
             Route::Page => {
                 let is_known = self.access.viewer(head) != Viewer::Nobody;
-                event_page_asset("text/html; charset=utf-8", page::html(is_known, self.budgets.is_some()))
+                event_page_asset(
+                    "text/html; charset=utf-8",
+                    page::html(is_known, self.budgets.is_some(), self.home.as_deref()),
+                )
             }
             Route::File(content_type, text) => event_page_asset(content_type, text),
             Route::Usage => match &self.budgets {

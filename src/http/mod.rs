@@ -6,7 +6,6 @@ pub(crate) mod number;
 pub(crate) mod accept;
 pub(crate) mod origin;
 pub(crate) mod cross_site;
-#[cfg(feature = "session")]
 pub(crate) mod return_to;
 pub mod cookie;
 pub(crate) mod body;

@@ -1,6 +1,8 @@
-//! The check of addresses to return to after a sign-in or a sign-out.
+//! Checks of addresses: of those to return to after a sign-in or a sign-out, and of pages that settings name.
 
-use crate::util::form::hex;
+use http::Uri;
+
+use crate::util::{error::ConfigError, form::hex};
 
 /// The maximum number of bytes of a path that is returned to.
 const MAX_LEN: usize = 2048;
@@ -43,6 +45,19 @@ pub fn local_path(text: &str) -> Option<&str> {
         (path, all) = (decode_percent(&path), decoded);
     }
     None
+}
+
+/// Checks the address of a page in a setting: a path of this site, or an `https` URL.
+pub(crate) fn check_page_url(setting: &'static str, url: &str) -> Result<(), ConfigError> {
+    let error = |reason| ConfigError::new(setting, url, reason);
+    let is_https = url.starts_with("https://") && url.parse::<Uri>().is_ok();
+    if local_path(url).is_none() && !is_https {
+        return Err(error("must be a path of this site, or begin with https://"));
+    }
+    if !url.bytes().all(|byte| byte.is_ascii_graphic()) || url.contains(['#', '\\']) {
+        return Err(error("must be visible ASCII without a fragment"));
+    }
+    Ok(())
 }
 
 /// Returns the path of a [`local_path`] as browsers and servers may understand it: without dot segments, decoded, and

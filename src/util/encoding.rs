@@ -1,4 +1,4 @@
-//! base64url without padding (RFC 4648 §5), which is safe in URLs, headers and cookies.
+//! Encodings: base64url without padding (RFC 4648 §5), which is safe in URLs, headers and cookies, and text in HTML.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
@@ -79,6 +79,22 @@ pub(crate) fn base64url_to_32(text: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
     Some(bytes)
 }
 
+/// Escapes a text between tags or in quotes.
+pub(crate) fn escape_html(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +150,10 @@ mod tests {
                 prop_assert_eq!(&base64url_of_32(&bytes)[..], text.as_bytes());
             }
         }
+    }
+
+    #[test]
+    fn sent_text_cannot_leave_its_quotes() {
+        assert_eq!(escape_html(r#"<a href='x' b="y">&"#), "&lt;a href=&#39;x&#39; b=&quot;y&quot;&gt;&amp;");
     }
 }

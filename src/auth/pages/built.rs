@@ -9,8 +9,8 @@ use crate::{
         pages::{colors, custom::Pages, logo::Logo},
     },
     http::body::Body,
-    util::{error::ConfigError, form::Form},
-    words::{self, Language, Words, escape_html},
+    util::{encoding::escape_html, error::ConfigError, form::Form},
+    words::{self, Language, Words},
 };
 
 /// The settings of the pages after they were checked.
@@ -27,7 +27,7 @@ pub(crate) struct Template<'a> {
     pub(crate) built_in: &'static str,
     pub(crate) own: Option<&'a str>,
     /// Leads from the URL of the page to the folder of the login page, because the service can be mounted below any path.
-    pub(crate) root: &'static str,
+    pub(crate) root: &'a str,
 }
 
 impl BuiltPages {
@@ -55,6 +55,7 @@ impl BuiltPages {
             "lang" => Some(language.to_string()),
             "root" => Some(root.to_owned()),
             "logo" => Some(self.logo.as_ref().map(|logo| logo.html(root)).unwrap_or_default()),
+            "home" => Some(self.home_link(language).map(|link| format!("<p>{link}</p>")).unwrap_or_default()),
             key if key.contains('.') => Some(self.text(language, key)).filter(|text| !text.is_empty()),
             name => value(name),
         });
@@ -97,6 +98,11 @@ impl BuiltPages {
     /// Returns a link back to the application.
     pub(crate) fn link_back(&self, language: Language, location: &str) -> String {
         format!(r#"<a href="{}">{}</a>"#, escape_html(location), self.text(language, "logout.go_back"))
+    }
+
+    /// Returns a link to the start of the application, if it is known.
+    pub(crate) fn home_link(&self, language: Language) -> Option<String> {
+        self.own.home.as_deref().map(|home| self.link_back(language, home))
     }
 
     /// Returns the words of a key for a page.

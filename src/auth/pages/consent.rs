@@ -5,7 +5,8 @@ use http::{Response, StatusCode};
 use crate::{
     auth::pages::built::{BuiltPages, Template, hidden_fields},
     http::body::Body,
-    words::{self, Language, escape_html},
+    util::encoding::escape_html,
+    words::{self, Language},
 };
 
 const ROOT: &str = "authentication/";

@@ -4,8 +4,10 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use crate::{
-    util::builder::setters,
-    {auth::pages::colors::Colors, util::error::ConfigError, words::Language},
+    auth::pages::colors::Colors,
+    http::return_to::check_page_url,
+    util::{builder::setters, error::ConfigError},
+    words::Language,
 };
 
 /// The pages that users see, and the words of all messages. Everything that is not set keeps its default.
@@ -16,6 +18,7 @@ use crate::{
 /// let logo = r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10 10"><circle cx="5" cy="5" r="5"/></svg>"#;
 /// let pages = Pages::new()
 ///     .logo("Acme", logo)
+///     .home_url("https://acme.example/")
 ///     .colors(Colors::new().accent("#0b6b43"))
 ///     .dark_colors(Colors::new().accent("#7ddcae"))
 ///     .texts(Language::English, [("login.title", "Welcome back"), ("message.code_subject", "Your code for Acme")])
@@ -50,6 +53,7 @@ use crate::{
 #[must_use]
 pub struct Pages {
     pub(crate) logo: Option<(String, Bytes)>,
+    pub(crate) home: Option<String>,
     pub(crate) light: Colors,
     pub(crate) dark: Colors,
     pub(crate) texts: Vec<(Language, String, String)>,
@@ -80,6 +84,10 @@ impl Pages {
         /// out `name`. The logo is at most 3 rem high, and served at `/authentication/logo`. Scripts in an SVG cannot
         /// run.
         pub fn logo(name: impl Into<String>, image: impl Into<Bytes>) { logo: Some((name.into(), image.into())) }
+
+        /// Sets where your application begins: a path of this site, or an `https` URL. The pages for the account, for errors and
+        /// after a sign-out then have a link to it. By default, they have none.
+        pub fn home_url(url: impl Into<String>) { home: Some(url.into()) }
 
         /// Sets colors of the built-in pages for browsers that prefer light colors.
         pub fn colors(light: Colors) { light: light }
@@ -135,7 +143,8 @@ impl Pages {
 
         /// Replaces the page for errors that are shown to a person. `{advice}`, `{detail}` and `{code}` are filled in.
         /// `{link}` becomes a paragraph that links to a new sign-in if that helps, or else nothing. The advice is in
-        /// the language of the user, `{lang}`.
+        /// the language of the user, `{lang}`. `{home}` becomes a paragraph that links to the [`home_url`](Self::home_url),
+        /// or nothing.
         pub fn error_html(html: impl Into<String>) { error: Some(html.into()) }
 
         /// Replaces the confirmation page of `/logout`. The document needs a form that posts to `logout`, contains
@@ -148,8 +157,13 @@ impl Pages {
 
     /// Checks what only shows when a page is sent.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if let Some(url) = &self.home {
+            check_page_url("home url", url)?;
+        }
         if let LoginPage::Url(url) = &self.login {
-            check_login_url(url)?;
+            check_page_url("login url", url)?;
+            // browsers get it with the query of their request
+            ConfigError::refuse_if(url.contains('?'), "login url", url, "must have no query")?;
         }
         if let Some(policy) = self.login_policy.as_deref().filter(|policy| HeaderValue::from_str(policy).is_err()) {
             return Err(ConfigError::new("content security policy", policy, "must be a header value"));
@@ -161,21 +175,31 @@ impl Pages {
     }
 }
 
-fn check_login_url(url: &str) -> Result<(), ConfigError> {
-    let error = |reason| ConfigError::new("login url", url, reason);
-    let local = url.starts_with('/') && !matches!(url.as_bytes().get(1), Some(b'/' | b'\\'));
-    if !local && !url.starts_with("https://") {
-        return Err(error("must be a path of this site or start with https://"));
-    }
-    if !url.bytes().all(|byte| byte.is_ascii_graphic()) || url.contains(['#', '\\', '?']) {
-        return Err(error("must be visible ASCII without a query or a fragment"));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_home_is_a_path_of_this_site_or_has_tls() {
+        for (url, is_accepted) in [
+            ("/", true),
+            ("/demo/?from=login", true),
+            ("https://acme.example", true),
+            ("https://acme.example/app?from=login", true),
+            ("", false),
+            ("app", false),
+            ("//evil.example", false),
+            ("/\\evil.example", false),
+            ("http://acme.example/", false),
+            ("javascript:alert(1)", false),
+            ("https://", false),
+            ("https:///app", false),
+            ("/a b", false),
+            ("/a#b", false),
+        ] {
+            assert_eq!(Pages::new().home_url(url).check().is_ok(), is_accepted, "{url}");
+        }
+    }
 
     #[test]
     fn pages_that_cannot_work_are_refused() {

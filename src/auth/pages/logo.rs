@@ -6,8 +6,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use crate::{
     auth::http::answer,
     http::body::Body,
-    util::{error::ConfigError, secret::SecretDigest},
-    words::escape_html,
+    util::{encoding::escape_html, error::ConfigError, secret::SecretDigest},
 };
 
 /// The largest image.

@@ -26,10 +26,8 @@ pub(crate) fn logout_question_page(
 
 /// Returns the page that confirms the sign-out, with a link to this location.
 pub(crate) fn logout_done_page(pages: &BuiltPages, language: Language, location: Option<&str>) -> Response<Body> {
-    let next = match location {
-        Some(location) => pages.link_back(language, location),
-        None => pages.text(language, "logout.close"),
-    };
+    let link = location.map(|location| pages.link_back(language, location)).or_else(|| pages.home_link(language));
+    let next = link.unwrap_or_else(|| pages.text(language, "logout.close"));
     let own = pages.own.signed_out.as_deref();
     let template = Template { built_in: include_str!("logged_out.html"), own, root: ROOT };
     pages.page(StatusCode::OK, template, language, |name| (name == "next").then(|| next.clone()))

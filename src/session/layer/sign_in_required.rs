@@ -51,14 +51,9 @@ impl SignInRequired {
     }
 
     pub(super) fn set_page(&mut self, url: &str) -> Result<(), ConfigError> {
-        let error = |reason| ConfigError::new("login url", url, reason);
-        if return_to::local_path(url).is_none() && !url.starts_with("https://") {
-            return Err(error("must be a path of this site, or begin with https://"));
-        }
-        if !url.bytes().all(|byte| byte.is_ascii_graphic()) || url.contains(['#', '\\']) {
-            return Err(error("must be visible ASCII without a fragment"));
-        }
-        let location = HeaderValue::from_str(url).map_err(|_| error("must be a header value"))?;
+        return_to::check_page_url("login url", url)?;
+        let location = HeaderValue::from_str(url);
+        let location = location.map_err(|_| ConfigError::new("login url", url, "must be a header value"))?;
         self.page = Some(SignInPage { url: url.to_owned(), location });
         Ok(())
     }
