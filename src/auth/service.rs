@@ -172,11 +172,10 @@ async fn serve_path(
         if let Some(path) = path.filter(|_| *method == Method::OPTIONS) {
             return in_box(|| request.options(path)).await;
         }
-        request.charge(None).await?;
+        let limited = request.charge(None).await.err();
         return Err(match path {
-            None => Problem::new(Code::NotFound, "there is no such endpoint"),
-            Some(path) => Problem::new(Code::MethodNotAllowedHere, "this endpoint does not support the method")
-                .header(http::header::ALLOW, HeaderValue::from_static(path.allow())),
+            None => limited.unwrap_or_else(no_such_endpoint).into_error_page(),
+            Some(path) => limited.unwrap_or_else(|| method_not_allowed(path)),
         });
     };
     request.let_any_client_read(path).await;
@@ -265,6 +264,15 @@ async fn on_site(request: &mut IncomingRequest<'_>, route: Route, body: &mut Req
             sign_out::sign_out(&request.of_own_page().await?, &body?).await
         }
     }
+}
+
+fn no_such_endpoint() -> Problem {
+    Problem::new(Code::NotFound, "there is no such endpoint")
+}
+
+fn method_not_allowed(path: &Path) -> Problem {
+    Problem::new(Code::MethodNotAllowedHere, "this endpoint does not support the method")
+        .header(http::header::ALLOW, HeaderValue::from_static(path.allow()))
 }
 
 /// The response future of [`AuthService`].

@@ -1,11 +1,14 @@
 //! The languages of pages and messages, and the look of the pages.
 
+use std::time::Duration;
+
 use http::Request;
 use serde_json::json;
 use tollgate::{
-    AuthService, ClientIp, Language, Tenant,
+    AuthService, ClientIp, Language, Limiter, Plans, Quota, Tenant,
     auth::{AuthServiceBuilder, Colors, Pages},
     store::Memory,
+    testing::ManualClock,
 };
 
 use crate::world::{ADA, ADA_PHONE, Answer, Browser, ISSUER, World, encode, parameters, query, with};
@@ -170,6 +173,73 @@ async fn the_logo_is_on_each_page_and_runs_nothing() {
     assert_eq!(open(&mut browser, "/authentication/logo", "en").await.status.as_u16(), 404);
     let page = open(&mut browser, &start, "en").await;
     assert!(!page.text.contains("<img") && !page.header("content-security-policy").contains("img-src"), "{page:?}");
+}
+
+#[tokio::test]
+async fn errors_a_sign_out_and_the_account_link_to_the_home_of_the_application() {
+    let link = |home: &str, text: &str| format!("<p><a href=\"{home}\">{text}</a></p>");
+    let world = themed(Pages::new().home_url("https://acme.example/?a=1&b='")).await;
+    let mut browser = world.browser();
+    let home = "https://acme.example/?a=1&amp;b=&#39;";
+    browser.log_in("web", ADA).await;
+    browser.authorize("web").await;
+    for target in ["/account/security", "/authorize", "/nothing/here"] {
+        let page = open(&mut browser, target, "de").await;
+        assert!(page.text.contains(&link(home, "Zurück zur Anwendung")), "{page:?}");
+    }
+    let mut other = world.browser();
+    let done = open(&mut other, "/logout", "en").await;
+    assert!(done.text.contains(&link(home, "Go back to the application")), "{done:?}");
+    let own = "<!doctype html><p>{advice}</p>{link}{home}";
+    let own = themed(Pages::new().home_url("/app").error_html(own)).await;
+    let page = open(&mut own.browser(), "/authorize", "en").await;
+    assert!(page.text.ends_with(&link("/app", "Go back to the application")), "{page:?}");
+
+    // nothing of the request becomes a link
+    let world = themed(Pages::new()).await;
+    for target in ["/authorize?home=https://evil.example", "/logout?home=/evil", "/nothing/here"] {
+        let page = open(&mut world.browser(), target, "en").await;
+        assert!(!page.text.contains("<a ") && !page.text.contains("{home}"), "{page:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_of_a_limited_request_names_the_wait_of_its_retry_after() {
+    let clock = ManualClock::new();
+    for (quota, english, german) in [
+        (Quota::new(1, Duration::from_secs(1)), "one second", "einer Sekunde"),
+        (Quota::new(1, Duration::from_millis(11_500)), "12 seconds", "12 Sekunden"),
+        (Quota::new(1, Duration::from_secs(99)), "99 seconds", "99 Sekunden"),
+        (Quota::new(1, Duration::from_secs(121)), "3 minutes", "3 Minuten"),
+        (Quota::new(1, Duration::from_secs(7201)), "3 hours", "3 Stunden"),
+    ] {
+        let limiter = Limiter::builder(Plans::new(quota.unwrap())).clock(clock.clone()).build().unwrap();
+        let more = |service: AuthServiceBuilder| service.limiter(limiter);
+        let world = World::on(Memory::new().into(), clock.clone(), more).await;
+        let mut browser = world.browser();
+        let targets = [format!("/authorize?{}", query("web")), "/logout?client_id=web".to_owned()];
+        open(&mut browser, &targets[0], "en").await;
+        for target in targets {
+            for (language, text) in [
+                ("en", format!("<p>There were too many requests. Try again in {english}.</p>")),
+                ("de", format!("<p>Es gab zu viele Anfragen. Versuchen Sie es in {german} erneut.</p>")),
+            ] {
+                let page = open(&mut browser, &target, language).await;
+                assert_eq!(page.status.as_u16(), 429, "{page:?}");
+                assert!(page.text.contains(&text), "{page:?}");
+                let seconds: u64 = page.header("retry-after").parse().unwrap();
+                let number: u64 = english.split(' ').next().unwrap().parse().unwrap_or(1);
+                let unit = if english.contains("hour") {
+                    3600
+                } else if english.contains("minute") {
+                    60
+                } else {
+                    1
+                };
+                assert_eq!(number, seconds.div_ceil(unit), "{page:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

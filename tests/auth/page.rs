@@ -196,3 +196,25 @@ async fn a_wrong_link_is_shown_as_a_page_to_people_and_as_json_to_programs() {
         assert!(sent.header("location").starts_with(CALLBACK));
     }
 }
+
+#[tokio::test]
+async fn an_unknown_path_is_a_page_to_people_and_json_to_programs() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    for path in ["/nothing", "/authentication/nothing", "/a/b/c?reflected", "/authentication/"] {
+        let shown = ask(&mut browser, "GET", path, PERSON).await;
+        assert_eq!((shown.status.as_u16(), shown.header("content-type")), (404, HTML), "{path}");
+        assert_locked(&shown);
+        for part in ["<h1>Page not found</h1>", "<code>not_found</code>", r#"href="/authentication/page.css""#] {
+            assert!(shown.text.contains(part), "{part}: {shown:?}");
+        }
+        assert!(!shown.text.contains("reflected") && !shown.text.contains('{'), "{shown:?}");
+        for program in ["*/*", "application/json", "application/problem+json"] {
+            let told = ask(&mut browser, "GET", path, program).await;
+            assert_eq!((told.status.as_u16(), told.error().as_str()), (404, "not_found"), "{path}");
+        }
+    }
+    // a path that is known is for programs
+    let told = ask(&mut browser, "GET", "/token", PERSON).await;
+    assert_eq!((told.status.as_u16(), told.error().as_str()), (405, "method_not_allowed"));
+}

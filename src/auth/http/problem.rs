@@ -190,6 +190,11 @@ impl Problem {
         self.is_shown && accept::prefers_html(request)
     }
 
+    /// Returns the seconds of `Retry-After`.
+    pub(crate) fn seconds_to_wait(&self) -> Option<u64> {
+        self.retry_after.map(|wait| ceil_seconds(wait).max(1))
+    }
+
     /// Creates the answer to a call that the login refused.
     pub(crate) fn denied(error: LoginError) -> Self {
         match error {
@@ -229,7 +234,7 @@ impl Problem {
     /// Returns the answer, in the format that the caller prefers.
     pub(crate) fn into_response(self, request: &HeaderMap, realm: &HeaderValue) -> Response<Body> {
         let status = self.status;
-        let retry_after = self.retry_after.map(|wait| ceil_seconds(wait).max(1));
+        let retry_after = self.seconds_to_wait();
         let as_problem = accept::favourite(request).is_some_and(|it| it.eq_ignore_ascii_case(PROBLEM_JSON));
         let mut login = self.view.map(LoginProgress::from);
         // in a problem document, `status` is the HTTP status

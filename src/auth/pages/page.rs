@@ -8,7 +8,7 @@ use crate::{
         http::{
             answer,
             problem::{Code, Problem},
-            route::{ACCOUNT_PAGE, FINISH_SIGN_IN, Route},
+            route::{ACCOUNT_PAGE, FINISH_SIGN_IN, Path, Route},
         },
         pages::{
             built::{self, BuiltPages, Template},
@@ -16,7 +16,7 @@ use crate::{
         },
     },
     http::body::Body,
-    words::Language,
+    words::{self, Language},
 };
 
 pub(crate) const OPENAPI: &str = include_str!("../openapi.json");
@@ -59,17 +59,26 @@ pub(crate) fn login(pages: &BuiltPages, language: Language) -> Response<Body> {
 pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Body> {
     let status = problem.code.status();
     let (pages, language) = (&core.pages, built::language_of(parts));
-    let advice = match status {
-        StatusCode::FORBIDDEN => "error.unavailable",
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => "error.wait",
-        _ if problem.code == Code::SsoFailed => "error.provider",
-        _ => "error.link",
+    let is_unknown = problem.code == Code::NotFound;
+    let [title, heading] = match is_unknown {
+        true => ["error.no_page"; 2],
+        false => ["error.title", "error.heading"],
+    };
+    let advice = match (status, problem.seconds_to_wait()) {
+        (StatusCode::FORBIDDEN, _) => pages.text(language, "error.unavailable"),
+        (StatusCode::TOO_MANY_REQUESTS, Some(seconds)) => wait(pages, language, seconds),
+        (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, _) => pages.text(language, "error.wait"),
+        _ if problem.code == Code::SsoFailed => pages.text(language, "error.provider"),
+        _ if is_unknown => pages.text(language, "error.check_address"),
+        _ => pages.text(language, "error.link"),
     };
     // a path of this service, whose characters need no escapes
     let link = problem
         .sign_in_url()
         .map(|url| format!(r#"<p><a href="{url}">{}</a></p>"#, pages.text(language, "error.sign_in_again")));
+    let absolute = format!("{}/authentication/", core.issuer.path());
     let root = match parts.uri.path() {
+        path if is_unknown || Path::match_request_path(path, core.issuer.path()).is_none() => &absolute,
         path if path.ends_with("/authentication/start") => "",
         path if path.ends_with("/callback") => "../../",
         path if path.ends_with(FINISH_SIGN_IN) || path.ends_with(ACCOUNT_PAGE) => "../authentication/",
@@ -77,7 +86,9 @@ pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Bo
     };
     let template = Template { built_in: include_str!("error.html"), own: pages.own.error.as_deref(), root };
     let mut response = pages.page(status, template, language, |name| match name {
-        "advice" => Some(pages.text(language, advice)),
+        "title" => Some(pages.text(language, title)),
+        "heading" => Some(pages.text(language, heading)),
+        "advice" => Some(advice.clone()),
         "link" => Some(link.clone().unwrap_or_default()),
         "code" => Some(problem.code.as_str().to_owned()),
         "detail" => Some(problem.detail.to_owned()),
@@ -88,6 +99,18 @@ pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Bo
         response.headers_mut().append(name, value.clone());
     }
     response
+}
+
+/// Returns when to try again, rounded up.
+fn wait(pages: &BuiltPages, language: Language, seconds: u64) -> String {
+    let (key, count) = match seconds {
+        0..=1 => ("error.second", 1),
+        2..100 => ("error.seconds", seconds),
+        100..5400 => ("error.minutes", seconds.div_ceil(60)),
+        _ => ("error.hours", seconds.div_ceil(3600)),
+    };
+    let time = words::fill_values(&pages.text(language, key), &[("count", &count.to_string())]);
+    words::fill_values(&pages.text(language, "error.retry"), &[("time", &time)])
 }
 
 /// Returns the page on which signed-in users manage their account.

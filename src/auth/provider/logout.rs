@@ -38,7 +38,7 @@ pub(crate) async fn logout(
     body: &mut RequestBody,
 ) -> EndpointResult {
     let asked = read_logout_form(request.parts, body).await;
-    let asked = request.or_charge(asked).await.map_err(Problem::into_error_page)?;
+    let asked = request.or_charge(asked).await?;
     let hint = match asked.value("id_token_hint") {
         Some(hint) => {
             request.begin_lookup().await?;
@@ -49,9 +49,9 @@ pub(crate) async fn logout(
     let client_id = asked.value("client_id").map(str::to_owned).or(hint.as_ref().map(|hint| hint.aud.clone()));
     let (cx, client) = request.charged_client(client_id.as_deref(), ClientReach::Registered).await?;
     if hint.as_ref().is_some_and(|hint| client_id.as_ref() != Some(&hint.aud)) {
-        return Err(Problem::invalid("id_token_hint belongs to another client than client_id").into_error_page());
+        return Err(Problem::invalid("id_token_hint belongs to another client than client_id"));
     }
-    let after = post_logout_target(&asked, client.as_deref()).map_err(Problem::into_error_page)?;
+    let after = post_logout_target(&asked, client.as_deref())?;
     cx.refuse_prefetch()?;
     let sessions = &cx.core.sessions;
     let hinted = hint.filter(|_| cx.parts.method != Method::HEAD && client.is_some());

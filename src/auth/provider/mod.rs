@@ -55,7 +55,9 @@ pub(crate) async fn serve_token_route(
             Ok(kept(answer::response_with_body(StatusCode::OK, answer::JSON, document)))
         }
         TokenRoute::UserInfo => in_box(|| userinfo::userinfo(request, endpoints)).await,
-        TokenRoute::Logout => in_box(|| logout::logout(request, &endpoints.service, body)).await,
+        TokenRoute::Logout => {
+            in_box(|| logout::logout(request, &endpoints.service, body)).await.map_err(Problem::into_error_page)
+        }
         TokenRoute::Exchange => {
             // RFC 6749 §5.1 and §5.2 require it in addition to `Cache-Control`
             const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
