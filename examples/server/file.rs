@@ -19,16 +19,19 @@ pub(crate) struct File {
 /// Reads the file, and reports all that is wrong with its values at once.
 pub(crate) fn read(path: &Path) -> Result<File, Box<dyn Error>> {
     let text = fs::read_to_string(path)?;
-    let mut written: Written = toml::from_str(&text)?;
     let directory = path.parent().unwrap_or_else(|| Path::new(""));
     let mut problems = Problems::of(&text);
+    let mut written: Written = match problems.read_known() {
+        Ok(written) => written,
+        Err(error) => return Err(problems.text_with(&error)),
+    };
     let server = written.server(directory, &mut problems);
     let login = written.login(directory, &mut problems);
     let facts = written.facts(directory, &login, &mut problems);
     match facts {
         Ok(facts) if problems.is_empty() => Ok(File { facts, login, server }),
         Ok(_) => Err(problems.text().into()),
-        Err(error) => Err([problems.text(), error.to_string()].join("\n").trim_start().into()),
+        Err(error) => Err(problems.text_with(&*error)),
     }
 }
 

@@ -77,9 +77,25 @@ async fn a_check_reports_all_bad_values_with_their_lines_and_unknown_keys() {
         assert!(problems.contains(says), "{name}: {problems}");
         if problems.contains("unknown field") {
             let key = to.lines().last().unwrap();
-            assert!(problems.contains(&format!("at line {}, column", line(&text, key))), "{name}: {problems}");
+            assert!(problems.contains(&format!("\nline {}: unknown field", line(&text, key))), "{name}: {problems}");
         }
     }
+
+    // all unknown settings, with the bad values
+    let text = bad.replacen("[limits]", "[limits]\nper_hour = 1\nper_day = { at = 2 }", 1);
+    let text = text.replace("id = \"app\"", "id = \"app\"\ndpop = [1,\n2]") + "\n[later]\nby = 1\n";
+    let (code, problems) = check("unknown", &text).await;
+    assert_eq!(code, Some(2), "{problems}");
+    for (key, field) in [("per_hour", "per_hour"), ("per_day", "per_day"), ("dpop = [1", "dpop"), ("[later]", "later")]
+    {
+        let problem = format!("\nline {}: unknown field `{field}`, expected one of ", line(&text, key));
+        assert!(problems.contains(&problem), "{field}: {problems}");
+    }
+    assert!(problems.contains(&format!("\nline {}: tokens: seal: ", line(&text, "[tokens]"))), "{problems}");
+    let unread = text.replacen("[[tenants]]", "[[tenant]]", 1);
+    let (_, problems) = check("missing", &unread).await;
+    assert!(problems.contains("unknown field `per_day`"), "{problems}");
+    assert!(problems.contains("unknown field `tenant`") && problems.contains("missing field `tenants`"), "{problems}");
     let (code, problems) = check("nowhere", "clients = []").await;
     assert!(code == Some(2) && problems.contains("missing field `tenants`"), "{problems}");
 }
