@@ -13,7 +13,6 @@ pub(crate) const KEY_HEADER: &str = "x-api-key";
 pub(crate) const OPERATOR_KEY: &str = "demo-operator-key";
 pub(crate) const ACME: &str = "acme";
 pub(crate) const ACME_KEY: &str = "demo-acme-key";
-const GLOBEX: &str = "globex";
 pub(crate) const GLOBEX_KEY: &str = "demo-globex-key";
 
 /// Encrypts the keys of authenticator apps.
@@ -59,12 +58,12 @@ pub(crate) fn facts(origin: &str) -> Result<Facts, Box<dyn Error>> {
     let plans = Plans::new(per_minute(600)?);
     let acme = Tenant::parse(ACME)?;
     plans.set(acme.clone(), per_minute(600)?);
-    plans.set(Tenant::parse(GLOBEX)?, per_minute(60)?);
+    plans.set(Tenant::parse("globex")?, per_minute(60)?);
     Ok(Facts {
         issuer: None,
         client_ip: ClientIp::peer(),
         is_behind_proxies: false,
-        keys: ApiKeys::new(KEY_HEADER)?.key(ACME_KEY, ACME)?.key(GLOBEX_KEY, GLOBEX)?,
+        keys: ApiKeys::new(KEY_HEADER)?.key(ACME_KEY, ACME)?.key(GLOBEX_KEY, "globex")?,
         operator_key: Some(OPERATOR_KEY.to_owned()),
         plans,
         per_address: None, // by the letter of the interface, any request spends the tenant's budget

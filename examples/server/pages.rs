@@ -76,7 +76,9 @@ async fn login(
     Query(more): Query<BTreeMap<String, String>>,
 ) -> Response {
     if !CLIENTS.contains(&client.as_str()) {
-        return StatusCode::NOT_FOUND.into_response();
+        let body =
+            "<h1>Unknown client</h1>\n<p>The demo has no client of this name. <a href=\"/demo/\">Back to the start</a>";
+        return (StatusCode::NOT_FOUND, page(body)).into_response();
     }
     let (verifier, state, nonce) = (CodeVerifier::generate(), Secret::generate(), Secret::generate());
     let (state, nonce) = (state.expose(), nonce.expose());

@@ -57,6 +57,7 @@ async fn the_pages_of_the_demo_are_accessible_and_fit_a_phone() {
     .await;
     tab.until(&focus("otp")).await;
     tab.until(&format!("document.getElementById('sent').textContent.endsWith('{origin}/demo/outbox')")).await;
+    assert_eq!(tab.ask("document.querySelector('#sent a').href").await.unwrap(), format!("{origin}/demo/outbox"));
     inspector.inspect(&mut tab, "demo-code").await;
     let login = tab.use_tab(outbox).await;
     tab.until("document.querySelector('#messages button.code') && document.getElementById('none').hidden").await;
@@ -72,8 +73,24 @@ async fn the_pages_of_the_demo_are_accessible_and_fit_a_phone() {
     inspector.inspect(&mut tab, "demo-tokens").await;
     open(&mut tab, "/demo/callback?state=unknown&code=x").await;
     inspector.inspect(&mut tab, "demo-not-logged-in").await;
+    for (path, name) in [("/nothing/here", "demo-not-found"), ("/demo/login/nobody", "demo-unknown-client")] {
+        open(&mut tab, path).await;
+        tab.until("document.querySelector('a[href=\"/demo/\"]')").await;
+        inspector.inspect(&mut tab, name).await;
+    }
     open(&mut tab, "/account").await;
     inspector.inspect(&mut tab, "demo-account").await;
+
+    open(&mut tab, "/account/security").await;
+    tab.until("!document.getElementById('all').hidden").await;
+    assert_eq!(tab.ask("document.querySelector('main > p > a').href").await.unwrap(), format!("{origin}/demo/"));
+    inspector.inspect(&mut tab, "demo-security").await;
+    open(&mut tab, "/logout").await;
+    tab.click("button").await;
+    tab.until("location.pathname === '/logout' && !document.querySelector('form') && document.querySelector('main a')")
+        .await;
+    assert_eq!(tab.ask("document.querySelector('main a').href").await.unwrap(), format!("{origin}/demo/"));
+    inspector.inspect(&mut tab, "demo-logged-out").await;
 
     open(&mut tab, "/demo/").await;
     tab.click("#flood").await;

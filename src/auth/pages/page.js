@@ -169,6 +169,13 @@ function say(text, until = "") {
   at("message").dataset.until = until;
 }
 
+// Shows a text. An address of this site in it becomes a link, which leaves this page open.
+function showText(element, text) {
+  element.replaceChildren(...text.split(/(\s+|[.,]+(?=\s|$))/).map((part) => part.startsWith(`${location.origin}/`)
+    ? Object.assign(document.createElement("a"), { href: part, target: "_blank", textContent: part })
+    : part));
+}
+
 function show(name, focus) {
   for (const form of forms) form.hidden = form.id !== name;
   const isStep = ["choose", "password", "key", "address", "code", "app", "newkey", "newpassword"].includes(name);
@@ -432,7 +439,7 @@ function enterCode(name, note) {
   const { inputMode = "numeric", autocomplete = "one-time-code" } = METHODS[name].begin === typed ? METHODS[name] : {};
   method = name;
   say("");
-  at("sent").textContent = note;
+  showText(at("sent"), note);
   Object.assign(at("otp"), { value: "", inputMode, autocomplete });
   at("otp").classList.toggle("digits", inputMode === "numeric");
   at("resend").hidden = METHODS[name].begin === typed;
