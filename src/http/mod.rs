@@ -6,6 +6,7 @@ pub(crate) mod number;
 pub(crate) mod accept;
 pub(crate) mod origin;
 pub(crate) mod cross_site;
+#[cfg_attr(not(feature = "session"), allow(unreachable_pub, reason = "`session` exports `local_path`"))]
 pub(crate) mod return_to;
 pub mod cookie;
 pub(crate) mod body;
