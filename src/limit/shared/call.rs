@@ -345,6 +345,39 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_request_for_a_slot_that_is_sent_twice_can_be_refunded() {
+        let Some(redis) = RedisServer::start(&[]) else { return };
+        let config = RedisConfig::new(&redis.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
+        let rates = [
+            Quota::per_hour(100).unwrap(),
+            Quota::fixed(100, Duration::from_secs(86_400)).unwrap(),
+            #[cfg(feature = "smooth")]
+            Quota::smooth(100, Duration::from_secs(3_600), 100).unwrap(),
+        ];
+        for (number, rate) in rates.into_iter().enumerate() {
+            let plan = Plan::new([Quota::concurrent(5).unwrap(), rate]).unwrap();
+            let shared = Limiter::redis(config.clone(), Plans::new(plan.clone())).connect().await.unwrap();
+            let (server, key) = (&shared.0.server, LimitKey::parse(format!("t{number}")).unwrap());
+            let ask = Ask { call: CallAsk::Slot, refundable: true, ..Ask::new(7, false) };
+            let id = OpenCalls::random_id().unwrap();
+            let more: [&[u8]; 4] = [&id, b"10000000", b"0", b"0"];
+            let open = || server.call_at("", "hold", &key, &plan, ask, &more);
+            let [first, again] = [open().await.unwrap().unwrap(), open().await.unwrap().unwrap()];
+            assert_eq!(
+                (first.marks, first.granted, first.counts.used),
+                (again.marks, again.granted, again.counts.used)
+            );
+            let decision = shared.with_spend(again, &key, &plan, ask);
+            assert_eq!(decision.standing().unwrap().remaining(), 93, "it is charged once");
+            assert_eq!(shared.refund(decision.into_spend()).await.unwrap().remaining(), 100);
+            // a reset forgets the charge
+            assert_eq!(open().await.unwrap().unwrap().granted, 7);
+            shared.reset(&key).await.unwrap();
+            assert_eq!(open().await.unwrap().unwrap().granted, 0);
+        }
+    }
+
+    #[tokio::test]
     async fn an_end_is_sent_again_until_the_server_answers_or_it_has_no_effect() {
         let Some(mut redis) = RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"]) else { return };
         let config = RedisConfig::new(&redis.url()).unwrap().deadline(Duration::from_millis(200)).unwrap();

@@ -522,8 +522,18 @@ local function counted()
   return counts
 end
 
--- 'call' is opened if the units fit
-local function decide(needed, wanted, lifetime, call)
+-- the mark by which a refund finds what was charged for a slot
+local function charge_mark(quota, call)
+  local is_charged = call.at_most == 0 and call.estimate > 0 and quota.rule ~= CONCURRENT
+  if not is_charged or not counts_call(quota, call.is_anonymous, call.uncounted) then return NEVER end
+  refresh(quota)
+  -- any time of its period
+  if quota.rule == FIXED and call.ends > quota.ends - quota.length then return quota.ends end
+  return call.ends
+end
+
+-- 'call' is opened if the units fit. The reply has the charge of 'opened', which is open already.
+local function decide(needed, wanted, lifetime, call, opened)
   local refused, refused_reset, shadow, shadow_reset
   local is_estimate = false
   local would_refuse = {}
@@ -571,7 +581,7 @@ local function decide(needed, wanted, lifetime, call)
   local least_whole, latest, least_counts_calls
   local charges = 0
   for i, quota in ipairs(quotas) do
-    local mark = NEVER
+    local mark = opened and charge_mark(quota, opened) or NEVER
     if charged(quota) and not would_refuse[quota.bit] then
       if granted > 0 then
         mark = charge(quota, granted, at)
@@ -599,6 +609,7 @@ local function decide(needed, wanted, lifetime, call)
   end
   if call then calls, calls_changed = calls .. pack_call(call), true end
   if granted > 0 or is_new_plan or calls_changed then store() end
+  if opened and opened.at_most == 0 then granted = opened.estimate end
   return pack(ADMITTED, 'a', now, least_number, least, least_wait, generation, shadow_number, shadow_left, shadow_wait,
     granted, lasts) .. marks .. counted()
 end
@@ -702,15 +713,10 @@ if operation == 'commit' then
   calls = sub(calls, 1, at - 1) .. sub(calls, at + CALL_SIZE)
   count_calls(quotas)
   if ARGV[7] == 'undo' then
-    if call.at_most == 0 then units = call.estimate else units = 0 end
+    units = call.estimate
     for _, quota in ipairs(quotas) do
-      if units > 0 and quota.rule ~= CONCURRENT and counts_call(quota, call.is_anonymous, call.uncounted) then
-        refresh(quota)
-        local mark = call.ends
-        -- any time of its period
-        if quota.rule == FIXED and mark > quota.ends - quota.length then mark = quota.ends end
-        refund(quota, mark)
-      end
+      local mark = charge_mark(quota, call)
+      if mark ~= NEVER then refund(quota, mark) end
     end
     store()
     return 1
@@ -764,10 +770,11 @@ if operation == 'reset' then
   return 1
 end
 if opens then
-  -- it was sent twice
-  if find_call(ARGV[6]) then
+  local at = find_call(ARGV[6])
+  if at then
+    -- it was sent twice, and the first reply may be lost
     opens = false
-    return decide(0, 0)
+    return decide(0, 0, 0, nil, read_call(at))
   end
   local lifetime = tonumber(ARGV[9])
   local call = {
