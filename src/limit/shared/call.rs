@@ -20,6 +20,7 @@ use crate::{
         decision::{Ask, CallAsk, CallEnd, CallInMemory, Decision, EndCall, OpenCall},
         plan::Plan,
     },
+    redis::RedisFailure,
     tenant::LimitKey,
 };
 
@@ -126,13 +127,14 @@ impl Server {
         is_done
     }
 
-    /// Sends the ends of calls of a key again. Returns whether the server has confirmed all.
+    /// Sends the ends of calls of a key again. Returns whether the server has answered all.
     async fn send_ends_of(&self, key: &LimitKey) -> bool {
         for call in self.calls.ends_of_key(key) {
-            if !self.send_end(key, &call, true).await {
-                return false;
+            match self.send_end(key, &call, true).await {
+                Ok(true) => self.calls.forget_end(key, call.id),
+                Ok(false) => self.calls.await_late_request(key, call.id),
+                Err(_) => return false,
             }
-            self.calls.forget_end(key, call.id);
         }
         true
     }
@@ -160,16 +162,27 @@ impl Server {
     /// Removes a call from the server, and charges what it has used. If the server does not answer, the end is sent again as long as it
     /// can have an effect.
     async fn end_call(self: &Arc<Self>, key: &LimitKey, call: CallToEnd) {
-        // the connection may just have been lost
-        if !self.send_end(key, &call, false).await && !self.send_end(key, &call, true).await {
+        let mut sent = self.send_end(key, &call, false).await;
+        if sent.is_err() {
+            // the connection may just have been lost
+            sent = self.send_end(key, &call, true).await;
+        }
+        let id = call.id;
+        if !matches!(sent, Ok(true)) {
             self.calls.keep_end(key, call);
             self.renew_later();
         }
+        if matches!(sent, Ok(false)) {
+            self.calls.await_late_request(key, id);
+        }
     }
 
-    async fn send_end(&self, key: &LimitKey, call: &CallToEnd, is_sent_before: bool) -> bool {
+    /// Returns whether the end is final. An undo that finds no call is not: the request that opens the call may be on its way on
+    /// another connection.
+    async fn send_end(&self, key: &LimitKey, call: &CallToEnd, is_sent_before: bool) -> Result<bool, RedisFailure> {
         let again: &[u8] = if is_sent_before { b"1" } else { b"0" };
-        self.change_calls("", "commit", key, &[&call.id, call.used.as_bytes(), again]).await.is_ok()
+        let has_ended = self.change_calls("", "commit", key, &[&call.id, call.used.as_bytes(), again]).await?;
+        Ok(has_ended || call.used != UNDO)
     }
 
     /// Starts to renew slots and to send ends again, unless that is under way.
@@ -375,6 +388,36 @@ mod tests {
             shared.reset(&key).await.unwrap();
             assert_eq!(open().await.unwrap().unwrap().granted, 0);
         }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_opened_after_its_undo_ends_nevertheless() {
+        let Some(redis) = RedisServer::start(&[]) else { return };
+        let config = RedisConfig::new(&redis.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
+        let plan = Plan::new([Quota::concurrent(5).unwrap(), Quota::per_hour(100).unwrap()]).unwrap();
+        let shared = Limiter::redis(config, Plans::new(plan.clone())).connect().await.unwrap();
+        let (server, acme) = (&shared.0.server, LimitKey::parse("acme").unwrap());
+        let hold = Ask::hold(9, 9, Duration::from_secs(60), false);
+        for number in 0..2 {
+            let run = async |operation, ask, more: &[&[u8]]| {
+                let answer = server.call_at("", operation, &acme, &plan, ask, more).await.unwrap().unwrap();
+                answer.decision.standing.unwrap().remaining()
+            };
+            let (id, before) = (OpenCalls::random_id().unwrap(), 100 - number);
+            assert_eq!(run("spend", Ask::new(0, false), &[]).await, before);
+            // its request is still on its way
+            server.end_call(&acme, CallToEnd::new(id, UNDO.to_owned(), expires_after(60_000))).await;
+            if number == 1 {
+                assert_eq!(server.renew_slots(server.calls.keys()).await, []);
+            }
+            assert_eq!(run("hold", hold, &[&id, b"10000000", b"9", b"60000000"]).await, before - 9);
+            assert_eq!(server.renew_slots(server.calls.keys()).await, []);
+            assert_eq!(run("spend", Ask::new(1, false), &[]).await, before - 1);
+            assert!(server.calls.is_empty());
+        }
+        // any other end is final: another node, or this one before, has ended the call
+        server.end_call(&acme, CallToEnd::new([1; 8], String::new(), expires_after(60_000))).await;
+        assert!(server.calls.is_empty());
     }
 
     #[tokio::test]

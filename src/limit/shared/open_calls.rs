@@ -127,6 +127,14 @@ impl OpenCalls {
         self.update(key, |of_key| of_key.ended.retain(|call| call.id != id));
     }
 
+    /// Keeps an end for the length of a slot at most, because the server does not know its call yet.
+    pub(super) fn await_late_request(&self, key: &LimitKey, id: CallId) {
+        let latest = Instant::now() + SLOT;
+        self.update(key, |of_key| {
+            of_key.ended.iter_mut().filter(|call| call.id == id).for_each(|call| call.until = call.until.min(latest));
+        });
+    }
+
     /// Returns the turn of renewals of a key, or `None` if it has no calls.
     pub(super) fn turn_of_key(&self, key: &LimitKey) -> Option<RenewalTurn> {
         lock(&self.keys).get(key).map(|of_key| Arc::clone(&of_key.turn))
@@ -202,6 +210,19 @@ mod tests {
             assert_eq!(calls.ends_of_key(&key).len(), kept);
             assert_eq!(calls.is_empty(), kept == 0);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_waits_for_a_late_request_for_the_length_of_a_slot() {
+        let (calls, key) = (OpenCalls::default(), LimitKey::parse("acme").unwrap());
+        calls.keep_end(&key, CallToEnd::new([1; 8], String::new(), Instant::now() + Duration::from_secs(60)));
+        tokio::time::advance(SLOT).await;
+        for _ in 0..10 {
+            assert_eq!(calls.ends_of_key(&key).len(), 1);
+            calls.await_late_request(&key, [1; 8]);
+            tokio::time::advance(SLOT / 10).await;
+        }
+        assert_eq!(calls.ends_of_key(&key).len(), 0);
     }
 
     #[test]
