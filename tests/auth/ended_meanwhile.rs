@@ -56,7 +56,7 @@ impl Ends {
             match self.loses_phone {
                 true => {
                     let phone = PhoneNumber::parse(ADA_PHONE).unwrap().into();
-                    _ = self.users.remove_contact(&acme(), &ada, &phone).await.unwrap();
+                    self.users.remove_contact(&acme(), &ada, &phone).await.unwrap();
                 }
                 false => _ = self.service.get().unwrap().end_user(&acme(), &ada).await.unwrap(),
             }
