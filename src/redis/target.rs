@@ -12,7 +12,6 @@ use redis::{
     cmd,
     io::tcp::TcpSettings,
 };
-use tokio::sync::OnceCell;
 
 use super::{
     config::RedisConfig,
@@ -34,12 +33,12 @@ pub(super) enum Target {
 #[derive(Clone)]
 pub(super) enum Connection {
     Server(MultiplexedConnection),
-    Cluster { usual: ClusterConnection, once: ClusterOnce },
+    /// `once` sends no command twice.
+    Cluster {
+        usual: ClusterConnection,
+        once: ClusterConnection,
+    },
 }
-
-/// A connection that sends no command twice, made when it is first needed.
-#[derive(Clone)]
-pub(super) struct ClusterOnce(Arc<ClusterClient>, Arc<OnceCell<ClusterConnection>>);
 
 /// Whether a command may be executed twice if a connection is lost before the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +86,8 @@ impl Target {
                 .retries(most)
                 .min_retry_wait(2)
                 .max_retry_wait(50)
-                .connection_timeout(CONNECT)
+                // a new connection waits for all nodes, also for those that cannot be reached, and there are two connections
+                .connection_timeout(CONNECT / 4)
                 // each call has its deadline; these are the client's own questions about the cluster
                 .response_timeout(CONNECT)
                 .tcp_settings(tcp.clone());
@@ -128,10 +128,11 @@ impl Target {
                     .set_push_sender(on_push);
                 client.get_multiplexed_async_connection_with_config(&settings).await.map(Connection::Server)
             }
-            Self::Cluster { usual, once } => {
-                let once = ClusterOnce(Arc::clone(once), Arc::default());
-                Ok(Connection::Cluster { usual: usual.get_async_connection().await?, once })
-            }
+            // now, because to make a connection takes longer than a call may take
+            Self::Cluster { usual, once } => Ok(Connection::Cluster {
+                usual: usual.get_async_connection().await?,
+                once: once.get_async_connection().await?,
+            }),
         }
     }
 }
@@ -141,10 +142,7 @@ impl Connection {
         match self {
             Self::Server(connection) => command.query_async(connection).await,
             Self::Cluster { usual, .. } if delivery != Delivery::Once => command.query_async(usual).await,
-            Self::Cluster { once: ClusterOnce(client, connection), .. } => {
-                let connection = connection.get_or_try_init(|| client.get_async_connection()).await?;
-                command.query_async(&mut connection.clone()).await
-            }
+            Self::Cluster { once, .. } => command.query_async(once).await,
         }
     }
 
