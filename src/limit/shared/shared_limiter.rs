@@ -24,13 +24,14 @@ use crate::{
     util::builder::setters,
 };
 
-/// A limiter whose budgets are shared by all processes that use the same Redis or Valkey (feature `redis`). Clones share
-/// everything.
+/// A limiter whose budgets are shared by all processes that use the same Redis or Valkey (feature `redis`). Clones
+/// share everything.
 ///
 /// Each check is one script call, timed by the server's clock, unless it has a [lease](#leases). It charges all quotas
 /// of the plan, or none. All processes together never admit more than the limit in any window, as long as the server
 /// answers within the deadline and loses no acknowledged write. Quotas, refunds, weights, shadow quotas and live
-/// changes work as with a [`Limiter`] in memory. Times have a resolution of a microsecond.
+/// changes work as with a [`Limiter`] in memory, but layers with [`charge_if`](crate::RateLimitLayer::charge_if) refund
+/// in the background, so the next request may not get the units yet. Times have a resolution of a microsecond.
 ///
 /// A tenant uses about 200 bytes on the server while it has spent units, and at most 17 more for each
 /// [slice](crate::Quota::slices) of a window in which it spends. A node uses as much memory for a tenant as a
@@ -42,10 +43,8 @@ use crate::{
 /// next requests without a call. The size of a lease adapts: it doubles if the units are used up early, and falls to
 /// what was used if they are not. A tenant with few requests costs one call per request, and nothing is held back. Once
 /// refused, a tenant is refused without further calls until units come back, for at most the
-/// [lifetime](Leases::lifetime) of a lease, if its requests cost the same.
-///
-/// Requests that arrive while a call is under way wait for it. Near the limit, leases are small, so many requests need
-/// many calls, one after the other. Those that have waited for the deadline then make a call of their own.
+/// [lifetime](Leases::lifetime) of a lease, if its requests cost the same. Requests that arrive while a call is under way
+/// wait for it. If the small leases near the limit take longer than the deadline, they make a call of their own.
 ///
 /// Leases are strict: no more than the limit is admitted in any window, even if nodes crash or are paused, or replies
 /// are lost. The server counts leased units from the end of the lease, and a node stops using them before that, by both
@@ -53,10 +52,8 @@ use crate::{
 /// server's.
 ///
 /// The trade-offs:
-///
-/// - Units that one node holds can't be used by others. A tenant may be refused while nodes hold units. Each lease
-///   takes at most a quarter of what is left. Unused units come back when the lease ends, or with the window if the
-///   node crashes.
+/// - A tenant may be refused while nodes hold units. Each lease takes at most a quarter of what is left. Unused units
+///   come back when the lease ends, or with the window if the node crashes.
 /// - Leased units come back up to a lifetime late. For a short window, a lease lasts at most an eighth of the window,
 ///   so a busy tenant gets at least 8/9 of its limit.
 /// - A [`reset`](Self::reset), a change of a plan and units that come back reach every node within a lifetime. After a
@@ -65,11 +62,6 @@ use crate::{
 ///
 /// Plans with a [shadow](crate::Quota::shadow) quota are checked with one call for each request. So are tenants beyond
 /// the first 65,536 that a node serves at the same time. Call [`close`](Self::close) before a node stops.
-///
-/// # Refunds
-///
-/// A layer with [`charge_if`](crate::RateLimitLayer::charge_if) refunds units in the background, so a request that
-/// follows immediately may not get them yet.
 ///
 /// # Open calls
 ///
@@ -86,9 +78,9 @@ use crate::{
 ///
 /// # When the server does not answer
 ///
-/// No check waits longer than the [deadline](RedisConfig::deadline), 100 ms by default, or twice as long if it waits for
-/// the calls of [other requests](#leases) first. After that, the [`Fallback`] decides. The remaining units of a lease are
-/// used first.
+/// No check waits longer than the [deadline](RedisConfig::deadline), 100 ms by default, or twice as long if it waits
+/// for the calls of [other requests](#leases) first. After that, the [`Fallback`] decides. The remaining units of a
+/// lease are used first.
 ///
 /// With [`Fallback::Local`], one process never admits more than the limit in any window, as long as the server keeps
 /// what it has acknowledged. The fallback starts from what this process has admitted and what the server has reported,
@@ -99,10 +91,8 @@ use crate::{
 /// other processes hold is among the *r* units.
 ///
 /// After three failures in a row, the fallback decides immediately, and one check per second finds out whether the
-/// server answers again. Both changes are recorded as events
-/// ([`LimiterFallbackBegan`](crate::event::EventKind::LimiterFallbackBegan) and
-/// [`LimiterFallbackEnded`](crate::event::EventKind::LimiterFallbackEnded)) and counted in
-/// `tollgate_limiter_fallback_changes_total`.
+/// server answers again. The events `limiter_fallback_began` and `limiter_fallback_ended` and the metric
+/// `tollgate_limiter_fallback_changes_total` show both changes.
 ///
 /// ```no_run
 /// use tollgate::{Limiter, Plans, Quota, RateLimitLayer, store::RedisConfig, tenant::HeaderTenant};
