@@ -13,7 +13,7 @@ use crate::{
     http::cookie::SetCookie,
     login::Login,
     policy::MethodSet,
-    session::{Authentication, NewSession, Opening, Renewal, Session, Sessions},
+    session::{Authentication, NewSession, Opening, Proof, Renewal, Session, Sessions},
     store::{StoreError, StoreErrorKind, table::RowOperation},
     util::{
         public_id::PublicId,
@@ -231,7 +231,7 @@ impl TargetSession {
         let sessions = &cx.core.sessions;
         match (&self.current, self.own) {
             (Some(session), None) => {
-                let stepped_up = described(cx, login, with_proofs_of(who, session));
+                let stepped_up = described(cx, login, with_proofs_of(who, &session.authentication()));
                 sessions.renewal(session, Renewal::StepUp(stepped_up)).await
             }
             (Some(session), Some(_)) => {
@@ -280,11 +280,42 @@ fn described(cx: &RequestContext<'_>, login: &Login, who: Authentication) -> New
     }
 }
 
-/// Adds the proofs of the session by other methods.
-fn with_proofs_of(who: &Authentication, session: &Session) -> Authentication {
-    let more = session.proofs().iter().filter(|proof| who.methods().all(|own| *own != *proof.method));
+/// Adds the proofs of the session by other methods. Its `acr` remains only if each of its credentials is still among the proofs.
+fn with_proofs_of(who: &Authentication, session: &Authentication) -> Authentication {
+    let more = session.proofs.iter().filter(|proof| who.methods().all(|own| *own != *proof.method));
     let mut all = Authentication { proofs: who.proofs.iter().chain(more).cloned().collect(), ..who.clone() };
     all.proofs.sort_by_key(|proof| proof.at);
-    all.acr = all.acr.or_else(|| session.acr().map(Box::from));
+    let remains = |old: &Proof| all.proofs.iter().any(|new| new.method == old.method && new.mark == old.mark);
+    all.acr = all.acr.take().or_else(|| session.acr.clone().filter(|_| session.proofs.iter().all(remains)));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{session::UserId, tenant::Tenant};
+
+    #[test]
+    fn a_session_keeps_its_acr_only_with_the_credentials_that_it_came_from() {
+        let proof =
+            |method: &str, at, mark: u8| Proof { method: method.into(), at, mark: Some([mark; 32]), elsewhere: None };
+        let who = |proofs: &[Proof], acr: Option<&str>| Authentication {
+            tenant: Tenant::parse("acme").unwrap(),
+            user: UserId::parse("ada").unwrap(),
+            generation: 0,
+            proofs: proofs.to_vec(),
+            acr: acr.map(Box::from),
+        };
+        let session = who(&[proof("password", 1, 1), proof("passkey", 2, 2)], Some("high"));
+        for (method, mark, acr, expected) in [
+            ("passkey", 2, None, Some("high")),
+            ("passkey", 3, None, None),
+            ("email", 3, None, Some("high")),
+            ("passkey", 3, Some("own"), Some("own")),
+        ] {
+            let all = with_proofs_of(&who(&[proof(method, 9, mark)], acr), &session);
+            assert_eq!(all.acr.as_deref(), expected, "{method} {mark}");
+            assert_eq!(all.proofs.last(), Some(&proof(method, 9, mark)));
+        }
+    }
 }
