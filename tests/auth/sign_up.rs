@@ -435,6 +435,24 @@ async fn c128_an_older_invitation_ends_with_a_newer_one_and_with_the_account() {
     assert!(!secrets.contains(&again));
     world.service.withdraw_invitation(&acme, &address).await.unwrap();
     assert_eq!(accept(&again).await.0.error(), "invalid_link");
+    // after its link was opened, too
+    let late = "late@example.com";
+    let address = EmailAddress::parse(late).unwrap();
+    for ends in ["withdrawn", "newer"] {
+        world.service.invite(&acme, Invitation::new(address.clone())).await.unwrap();
+        for _ in 0..100 {
+            world.settle().await;
+        }
+        let secret = newest(&world, late).await.link().unwrap().url().split_once('=').unwrap().1.to_owned();
+        let (accepted, mut browser, id) = accept(&secret).await;
+        assert_eq!(accepted.status, 200, "{ends}");
+        match ends {
+            "withdrawn" => world.service.withdraw_invitation(&acme, &address).await.unwrap(),
+            _ => assert!(world.service.invite(&acme, Invitation::new(address.clone())).await.unwrap()),
+        }
+        assert_eq!(create(&mut browser, "web", &id).await.error(), "invalid_link", "{ends}");
+        assert!(!exists(&world, "acme", late).await, "{ends}");
+    }
 }
 
 #[tokio::test]

@@ -62,6 +62,9 @@ pub(crate) struct Ticket {
     /// The claims that the application has set for the new account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claims: Option<Map<String, Value>>,
+    /// The invitation that it comes from. It counts only while there is no newer one and this one was not withdrawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) invitation: Option<[u8; 32]>,
 }
 
 impl Ticket {
@@ -271,7 +274,7 @@ impl Tickets {
         Ok(secret)
     }
 
-    /// Uses up the newest invitation to a contact, and returns it to one caller only. Older ones don't count.
+    /// Uses up the link of the newest invitation to a contact, and returns its ticket to one caller only. Older ones don't count.
     pub(crate) async fn take_invitation(
         &self,
         tenant: &Tenant,
@@ -279,15 +282,41 @@ impl Tickets {
         keyed: &Keyed,
     ) -> Result<Option<Ticket>, StoreError> {
         let id = link_id(TicketPurpose::Invitation, secret);
-        let Some(link) = self.found(tenant, &id).await? else { return Ok(None) };
-        let Some(contact) = &link.value.ticket.contact else { return Ok(None) };
-        let newest = newest_invitation(contact, keyed);
-        let Some(found) = self.0.get(Some(tenant), newest.as_bytes()).wait().await? else { return Ok(None) };
-        let is_newest = found.value.code.as_ref().is_some_and(|code| code.digest == *id.as_bytes());
-        if !is_newest || !self.end(tenant, &newest, &found).await? {
+        let Some(mut link) = self.found(tenant, &id).await? else { return Ok(None) };
+        link.value.ticket.invitation = Some(*id.as_bytes());
+        if self.newest_invitation(tenant, &link.value.ticket, keyed).await?.is_none() {
             return Ok(None);
         }
         Ok(self.end(tenant, &id, &link).await?.then_some(link.value.ticket))
+    }
+
+    /// Ends the invitation that a ticket comes from. Returns whether the ticket still counts: it has no invitation, or this call has
+    /// ended it.
+    pub(crate) async fn end_invitation(
+        &self,
+        tenant: &Tenant,
+        ticket: &Ticket,
+        keyed: &Keyed,
+    ) -> Result<bool, StoreError> {
+        match (ticket.invitation, self.newest_invitation(tenant, ticket, keyed).await?) {
+            (None, _) => Ok(true),
+            (Some(_), None) => Ok(false),
+            (Some(_), Some((id, newest))) => self.end(tenant, &id, &newest).await,
+        }
+    }
+
+    /// Returns the row of the newest invitation to the contact of a ticket, if the ticket comes from it.
+    async fn newest_invitation(
+        &self,
+        tenant: &Tenant,
+        ticket: &Ticket,
+        keyed: &Keyed,
+    ) -> Result<Option<(SecretDigest, Stored<TicketRow>)>, StoreError> {
+        let (Some(own), Some(contact)) = (ticket.invitation, &ticket.contact) else { return Ok(None) };
+        let id = newest_invitation(contact, keyed);
+        let found = self.0.get(Some(tenant), id.as_bytes()).wait().await?;
+        let is_own = |found: &Stored<TicketRow>| found.value.code.as_ref().is_some_and(|code| code.digest == own);
+        Ok(found.filter(is_own).map(|found| (id, found)))
     }
 
     /// Ends the invitation to a contact.

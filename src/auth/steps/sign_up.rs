@@ -9,7 +9,7 @@ use std::mem::take;
 use http::StatusCode;
 use serde_json::json;
 
-use super::links::{accept_link, place_of_login};
+use super::links::{accept_link, invalid_link, place_of_login};
 use crate::{
     auth::{
         context::stages::OwnLogin,
@@ -108,6 +108,10 @@ pub(crate) async fn create_account(own: &OwnLogin<'_>, mut fields: Fields) -> En
     // one account for each proof
     if !core.tickets.use_up(place(&step), &proved, keyed).await? {
         return Err(step.problem(Problem::new(Code::StepRequired, "prove an address first")));
+    }
+    // it may have been withdrawn since its link was opened
+    if !core.tickets.end_invitation(tenant, &proved.value.ticket, keyed).await? {
+        return Err(step.problem(invalid_link()));
     }
     let user = match core.users.create(tenant, new).await? {
         NewAccount::Created(user) => user,
