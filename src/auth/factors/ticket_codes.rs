@@ -92,7 +92,7 @@ impl RequestContext<'_> {
             Guess::Right(ticket) => {
                 core.guard.clear_ticket_guesses(place, contact, keyed).await?;
                 spend.refund();
-                Ok(ticket)
+                Ok(*ticket)
             }
             Guess::Wrong => {
                 core.journal.tally(EventKind::LoginFailed, Some(place.tenant), None);

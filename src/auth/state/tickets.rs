@@ -113,7 +113,7 @@ impl TicketRow {
 /// The outcome of a guess.
 #[derive(Debug)]
 pub(crate) enum Guess {
-    Right(Ticket),
+    Right(Box<Ticket>),
     Wrong,
     /// No code waits for a guess: none was sent, it has expired, or there were too many wrong ones.
     NoCode,
@@ -187,7 +187,7 @@ impl Tickets {
             let (kept_until, mut next) = (UnixTime::from_nanos(row.began) + CODE_LIVES, row.clone());
             if SecretDigest::from_bytes(code.digest).matches(&place.code(&row.ticket, typed, keyed)) && code.was_sent {
                 next.code = None;
-                return Change::Put(next, now + CODE_LIVES, Guess::Right(row.ticket.clone()));
+                return Change::Put(next, now + CODE_LIVES, Guess::Right(Box::new(row.ticket.clone())));
             }
             let guesses_left = code.guesses_left.saturating_sub(1);
             next.code = Some(StoredCode { guesses_left, ..code.clone() });
@@ -446,7 +446,7 @@ mod tests {
         }
         let proved = || block_on(desk.tickets.proved(own, &desk.keyed)).unwrap();
         assert!(proved().is_none());
-        assert!(matches!(desk.guess(own, &code), Guess::Right(found) if found == ticket()));
+        assert!(matches!(desk.guess(own, &code), Guess::Right(found) if *found == ticket()));
         assert!(matches!(desk.guess(own, &code), Guess::NoCode));
         let found = proved().unwrap();
         let use_up = || block_on(desk.tickets.use_up(own, &found, &desk.keyed)).unwrap();
