@@ -284,7 +284,7 @@ impl Tickets {
         let id = link_id(TicketPurpose::Invitation, secret);
         let Some(mut link) = self.found(tenant, &id).await? else { return Ok(None) };
         link.value.ticket.invitation = Some(*id.as_bytes());
-        if self.newest_invitation(tenant, &link.value.ticket, keyed).await?.is_none() {
+        if self.own_invitation(tenant, &link.value.ticket, keyed).await?.is_none() {
             return Ok(None);
         }
         Ok(self.end(tenant, &id, &link).await?.then_some(link.value.ticket))
@@ -298,15 +298,15 @@ impl Tickets {
         ticket: &Ticket,
         keyed: &Keyed,
     ) -> Result<bool, StoreError> {
-        match (ticket.invitation, self.newest_invitation(tenant, ticket, keyed).await?) {
+        match (ticket.invitation, self.own_invitation(tenant, ticket, keyed).await?) {
             (None, _) => Ok(true),
             (Some(_), None) => Ok(false),
             (Some(_), Some((id, newest))) => self.end(tenant, &id, &newest).await,
         }
     }
 
-    /// Returns the row of the newest invitation to the contact of a ticket, if the ticket comes from it.
-    async fn newest_invitation(
+    /// Returns the row of the invitation that a ticket comes from, if it is still the newest one to the contact.
+    async fn own_invitation(
         &self,
         tenant: &Tenant,
         ticket: &Ticket,

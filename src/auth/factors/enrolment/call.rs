@@ -272,7 +272,7 @@ impl<'a> AccountCall<'a> {
     ///
     /// # Errors
     ///
-    /// Returns `login_required` otherwise.
+    /// Returns `login_required` if the user was ended, or if a proof no longer counts.
     pub(crate) async fn require_current(&self) -> Result<(), Problem> {
         let (core, who) = (self.cx.core, self.session().authentication());
         let counting = core.counting(&who, GenerationOf::Account, core.keyed().await?).await?;
