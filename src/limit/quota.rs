@@ -15,7 +15,7 @@ use crate::util::error::ConfigError;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-pub(super) const DEFAULT_SLICES: u16 = 240;
+pub(super) const DEFAULT_SLICES: u16 = 60;
 const DEFAULT_NAME: &str = "default";
 const CONCURRENT_NAME: &str = "concurrent";
 
@@ -73,7 +73,7 @@ impl Quota {
     /// millisecond to 366 days.
     ///
     /// The window slides: a unit comes back one window after it was spent. Units spent
-    /// within a 240th of the window come back together, with the last of them; see
+    /// within a 60th of the window come back together, with the last of them; see
     /// [`slices`](Self::slices).
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl Quota {
         Ok(Self { unit: Some(PolicyName::intern_name(unit).text), ..self })
     }
 
-    /// Sets how many slices a sliding window is divided into, from 1 to 1000. Defaults to 240.
+    /// Sets how many slices a sliding window is divided into, from 1 to 1000. Defaults to 60.
     ///
     /// Units spent in one slice come back together. More slices need more memory for a
     /// busy tenant (16 bytes each) and give units back sooner.

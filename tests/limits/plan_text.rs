@@ -29,7 +29,7 @@ fn plans_are_written_and_read() {
     ] {
         assert_eq!((plan.to_string().as_str(), text.parse().as_ref()), (text, Ok(&plan)));
     }
-    let loose = "  7/10s\tslices=240   reserve=0 name=default ;\n50/second shadow name=b\n";
+    let loose = "  7/10s\tslices=60   reserve=0 name=default ;\n50/second shadow name=b\n";
     let shadow = Quota::per_second(50).unwrap().with_name("b").unwrap().shadow();
     assert_eq!(loose.parse(), Plan::new([quota(7, 10), shadow]));
 }

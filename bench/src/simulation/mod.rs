@@ -61,8 +61,8 @@ impl Scale {
 
     fn window(&self) -> Window {
         let length = micros(self.window);
-        // like a quota with the default of 240 slices
-        Window { limit: self.limit, length, slice: length / 240 }
+        // like a quota with the default of 60 slices
+        Window { limit: self.limit, length, slice: length / 60 }
     }
 }
 
