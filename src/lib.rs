@@ -101,7 +101,6 @@ pub mod testing;
 
 #[cfg(feature = "bearer")]
 pub use crate::bearer::{AccessToken, BearerLayer, Verifier};
-#[cfg(feature = "drain")]
 pub use crate::http::drain::DrainLayer;
 #[cfg(feature = "session")]
 pub use crate::pkce::PkceLayer;
@@ -135,7 +134,6 @@ pub use crate::{
 /// The bodies of this crate's services and middleware.
 pub mod body {
     pub use crate::http::body::*;
-    #[cfg(feature = "drain")]
     pub use crate::http::drain::{Drain, DrainFuture, Drained};
     #[cfg(feature = "session")]
     pub use crate::http::replay::ReplayedBody;

@@ -1,5 +1,5 @@
 //! API keys that are looked up in a simulated database, over sockets.
-#![cfg(all(feature = "plans", feature = "test-util"))]
+#![cfg(feature = "test-util")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 #[path = "support/wire.rs"]

@@ -1,5 +1,5 @@
 //! Plans of tenants on a real Redis server, changed while nodes use them.
-#![cfg(all(feature = "plans", feature = "redis", feature = "test-util"))]
+#![cfg(all(feature = "redis", feature = "test-util"))]
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

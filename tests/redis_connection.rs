@@ -1,5 +1,5 @@
 //! The connections that objects on Redis open.
-#![cfg(all(feature = "plans", feature = "redis"))]
+#![cfg(feature = "redis")]
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -29,7 +29,6 @@ const MOST_BYTES: usize = 64 * 1024;
 const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// Reads a whole body within the limits of size and time.
-#[allow(dead_code, reason = "only some features read whole bodies")]
 pub(crate) async fn read_whole<B: Body<Data = Bytes>>(body: B) -> Result<Whole, ReadError> {
     let (mut body, mut reader) = (pin!(body), Reader::default());
     let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));

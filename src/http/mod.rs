@@ -14,5 +14,4 @@ pub(crate) mod replay;
 #[cfg(feature = "axum")]
 pub(crate) mod missing_layer;
 pub(crate) mod connection;
-#[cfg(feature = "drain")]
 pub(crate) mod drain;

@@ -105,7 +105,6 @@ pub(super) struct Ask {
     /// Whether the spend may be refunded.
     pub(super) refundable: bool,
     /// Whether the request can wait until the plan of its tenant is looked up.
-    #[cfg_attr(not(feature = "plans"), allow(dead_code, reason = "nothing is looked up"))]
     pub(super) can_wait: bool,
     /// Whether a shared server has admitted the request, so that it is charged even if it does not fit.
     pub(super) is_admitted: bool,

@@ -122,7 +122,6 @@ impl RateLimitGate {
                 }
                 Err(error) => return MaybeReady::Ready(Err(self.unusable(&error))),
             },
-            #[cfg(feature = "plans")]
             Err(error) if error.kind() == TenantErrorKind::Pending => {
                 return MaybeReady::Pending(self.look_up_and_charge(head));
             }
@@ -144,7 +143,6 @@ impl RateLimitGate {
         match self.charge_in_memory(name, Ask { can_wait: true, ..ask }, extension) {
             Ok(pass) => MaybeReady::Ready(Ok(pass)),
             Err(Unadmitted::Rejected(rejection)) => MaybeReady::Ready(Err(rejection)),
-            #[cfg(feature = "plans")]
             Err(Unadmitted::NeedsPlan) => MaybeReady::Pending(self.charge_later(name, ask)),
         }
     }
@@ -224,7 +222,6 @@ impl RateLimitGate {
         if self.limiter.shared.is_some() {
             return MaybeReady::Pending(self.charge_later(name, ask));
         }
-        #[cfg(feature = "plans")]
         self.limiter.local.load_plan_later(&name.to_known_key());
         MaybeReady::Ready(self.charge_in_memory(name, ask, extension).map_err(Unadmitted::into_rejection))
     }
@@ -279,7 +276,6 @@ impl RateLimitGate {
         match self.limiter.local.check_key(key, ask, &mut decision) {
             Ok(()) => self.pass_or_reject(name, key, ask, &mut decision, extension),
             Err(Undecided::Name(error)) => Err(Unadmitted::Rejected(self.unusable(&error))),
-            #[cfg(feature = "plans")]
             Err(Undecided::NeedsPlan) => Err(Unadmitted::NeedsPlan),
         }
     }
@@ -389,7 +385,6 @@ crate::util::fmt::debug_fields!(RateLimitGate, |own| limiter: own.limiter.local)
 pub(super) enum Unadmitted {
     Rejected(Rejection),
     /// The plan of its tenant must be looked up first.
-    #[cfg(feature = "plans")]
     NeedsPlan,
 }
 
@@ -397,13 +392,11 @@ impl Unadmitted {
     pub(super) fn into_rejection(self) -> Rejection {
         match self {
             Self::Rejected(rejection) => rejection,
-            #[cfg(feature = "plans")]
             Self::NeedsPlan => no_plan(),
         }
     }
 }
 
-#[cfg(feature = "plans")]
 pub(super) fn no_plan() -> Rejection {
     Rejection::new(RejectionKind::Unavailable, "the plan of this tenant is unavailable for now")
 }
@@ -413,7 +406,6 @@ pub(super) fn no_plan() -> Rejection {
 /// Boxed, because few requests wait, and in a mutex that is never locked, so that it is `Sync`.
 pub struct RateLimitFuture(Mutex<Pin<Box<Deciding>>>);
 
-#[cfg(any(feature = "plans", feature = "redis"))]
 impl RateLimitFuture {
     pub(super) fn new(decided: impl Future<Output = Result<RateLimitPass, Rejection>> + Send + 'static) -> Self {
         Self(Mutex::new(Box::pin(decided)))

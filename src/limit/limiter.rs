@@ -15,7 +15,6 @@ use super::{
     plans::table::Plans,
     report::Report,
 };
-#[cfg(feature = "plans")]
 use super::{
     plans::cache::PlanCache,
     plans::source::{CachedPlans, PlanUnavailable},
@@ -73,7 +72,6 @@ pub struct LimiterBuilder {
     log: Option<EventLog>,
     max_tenants: usize,
     max_bytes: usize,
-    #[cfg(feature = "plans")]
     plan_source: Option<CachedPlans>,
 }
 
@@ -104,7 +102,6 @@ impl LimiterBuilder {
         ///
         /// [`RateLimitLayer`](super::RateLimitLayer) waits for the lookup of a new tenant.
         /// [`Limiter::check`] doesn't wait: call [`Limiter::load_plan`] before it. Addresses are not looked up.
-        #[cfg(feature = "plans")]
         pub fn plan_source(plans: CachedPlans) { plan_source: Some(plans) }
     }
 
@@ -117,7 +114,6 @@ impl LimiterBuilder {
         for (setting, most) in [("limiter max_tenants", self.max_tenants), ("limiter max_bytes", self.max_bytes)] {
             ConfigError::refuse_if(most == 0, setting, most, "must be at least 1")?;
         }
-        #[cfg(feature = "plans")]
         if let Some(plans) = &self.plan_source {
             plans.validate()?;
         }
@@ -126,12 +122,8 @@ impl LimiterBuilder {
 
     fn assemble(self) -> Limiter {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        #[cfg_attr(not(feature = "plans"), allow(unused_mut, reason = "set below"))]
         let mut engine = Engine::new(self.plans, self.max_tenants, self.max_bytes);
-        #[cfg(feature = "plans")]
-        {
-            engine.plan_cache = self.plan_source.map(PlanCache::new);
-        }
+        engine.plan_cache = self.plan_source.map(PlanCache::new);
         Limiter(Arc::new(Inner { engine, report: Report::new(clock, self.log) }))
     }
 }
@@ -150,7 +142,6 @@ impl Limiter {
             log: None,
             max_tenants: 1_000_000,
             max_bytes: 512 << 20,
-            #[cfg(feature = "plans")]
             plan_source: None,
         }
     }
@@ -255,7 +246,6 @@ impl Limiter {
     /// # Errors
     ///
     /// Returns an error if the lookup fails and [`PlanFailure::Refuse`](super::PlanFailure::Refuse) is set.
-    #[cfg(feature = "plans")]
     pub async fn load_plan(&self, tenant: &LimitKey) -> Result<(), PlanUnavailable> {
         let Inner { engine, report, .. } = &*self.0;
         let Some(plans) = &engine.plan_cache else { return Ok(()) };
@@ -264,7 +254,6 @@ impl Limiter {
     }
 
     /// Looks up the plan of a tenant in the background, unless it is fresh.
-    #[cfg(feature = "plans")]
     pub(super) fn load_plan_later(&self, tenant: &LimitKey) {
         let Inner { engine, report, .. } = &*self.0;
         let Some(plans) = &engine.plan_cache else { return };
@@ -298,7 +287,6 @@ impl Limiter {
         if engine.sweep(context) {
             report.overflow_ended(context.now);
         }
-        #[cfg(feature = "plans")]
         if let Some(plans) = &engine.plan_cache {
             plans.tick(&engine.plans, context.now);
         }

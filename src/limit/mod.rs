@@ -67,8 +67,8 @@
 //!
 //! # Plans from a database
 //!
-//! [`Plans`] can be changed live. With the feature `plans`, a `PlanSource` looks plans up in a database instead, and
-//! `CachedPlans` caches them. `examples/plans_from_database.rs` shows it. With the feature `redis` too, `RedisPlans`
+//! [`Plans`] can be changed live. A [`PlanSource`] looks plans up in a database instead, and
+//! [`CachedPlans`] caches them. `examples/plans_from_database.rs` shows it. With the feature `redis`, `RedisPlans`
 //! looks them up on Redis or Valkey.
 //!
 //! # Many processes
@@ -126,13 +126,11 @@ mod report;
 pub(crate) mod shared;
 mod tracking;
 mod usage;
-#[cfg(any(feature = "plans", feature = "redis"))]
 mod waiting;
 
-#[cfg(feature = "plans")]
 pub use self::plans::source::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};
 pub(crate) use self::report::EVENT_KINDS;
-#[cfg(all(feature = "plans", feature = "redis"))]
+#[cfg(feature = "redis")]
 pub use self::shared::RedisPlans;
 #[cfg(feature = "redis")]
 pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder};

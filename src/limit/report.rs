@@ -1,11 +1,9 @@
 //! The reports of a limiter: events, and counters with the feature `metrics`.
 
 use std::sync::Arc;
-#[cfg(feature = "plans")]
 use std::time::Duration;
 
 use super::decision::{Decision, RefusalReason};
-#[cfg(feature = "plans")]
 use crate::util::lookup::Pace;
 use crate::{
     event::{Event, EventKind, EventLog, Mode, event_kinds},
@@ -46,18 +44,12 @@ event_kinds! {
 pub(super) struct Report {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) log: Option<EventLog>,
-    #[cfg(feature = "plans")]
     plan_warnings: Pace,
 }
 
 impl Report {
     pub(super) fn new(clock: Arc<dyn Clock>, log: Option<EventLog>) -> Self {
-        Self {
-            clock,
-            log,
-            #[cfg(feature = "plans")]
-            plan_warnings: Pace::default(),
-        }
+        Self { clock, log, plan_warnings: Pace::default() }
     }
 
     /// Reports a decision.
@@ -112,7 +104,6 @@ impl Report {
 
     /// Counts a failed lookup of a plan. The reason is not for those who read events. At most one warning is logged each
     /// second, because callers can invent tenants.
-    #[cfg(feature = "plans")]
     pub(super) fn plan_lookup_failed(&self, tenant: &LimitKey, reason: &str) {
         if self.plan_warnings.is_due(self.clock.now(), Duration::from_secs(1)) {
             crate::util::trace::warning!("the plan of {tenant} could not be looked up: {reason}");

@@ -1,13 +1,11 @@
 //! Requests that wait: for their tenant, for its plan, or for a shared limiter.
 
-#[cfg(feature = "plans")]
 use super::gate::no_plan;
 use super::{
     decision::Ask,
     gate::{RateLimitFuture, RateLimitGate, Unadmitted},
     pass::RateLimitPass,
 };
-#[cfg(feature = "plans")]
 use crate::http::head::Head;
 use crate::{
     reject::Rejection,
@@ -23,7 +21,6 @@ impl RateLimitGate {
     }
 
     /// Looks up the tenant of a request, and charges it then.
-    #[cfg(feature = "plans")]
     #[cold]
     pub(super) fn look_up_and_charge(&self, head: Head<'_>) -> RateLimitFuture {
         let (gate, found) = (self.clone(), self.source.look_up(head));
@@ -58,7 +55,6 @@ impl RateLimitGate {
         extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
         let key = name.to_known_key();
-        #[cfg(feature = "plans")]
         self.limiter.local.load_plan(&key).await.map_err(|_| Unadmitted::Rejected(no_plan()))?;
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.limiter.shared {

@@ -81,7 +81,6 @@ impl Link {
     }
 
     /// Reads one key. Unlike [`read_redis_keys`](Self::read_redis_keys), fails if the key holds no text.
-    #[cfg(feature = "plans")]
     pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, RedisFailure> {
         let mut command = cmd("GET");
         match Reply::from_redis_value(self.call(command.arg(key), Delivery::Retried).await?)? {
@@ -92,7 +91,6 @@ impl Link {
     }
 
     /// Writes one key, which does not expire.
-    #[cfg(feature = "plans")]
     pub(crate) async fn set(&self, key: &[u8], value: &[u8]) -> Result<(), RedisFailure> {
         let mut command = cmd("SET");
         // a text that arrives late must not replace a newer one
@@ -101,7 +99,6 @@ impl Link {
     }
 
     /// Removes a key.
-    #[cfg(feature = "plans")]
     pub(crate) async fn remove(&self, key: &[u8]) -> Result<(), RedisFailure> {
         let mut command = cmd("DEL");
         // one that arrives late must not remove what was written since

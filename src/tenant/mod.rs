@@ -3,7 +3,7 @@
 //! | source | identifies the tenant by | callers can choose it | the name is |
 //! |---|---|---|---|
 //! | [`ApiKeys`] | a secret that the caller knows | no | proved |
-//! | `CachedKeys` (feature `plans`) | such a secret, looked up in a database | no | proved |
+//! | [`CachedKeys`] | such a secret, looked up in a database | no | proved |
 //! | `SessionTenant`, `AccessTokenTenant` | a session or a token that was verified | no | proved |
 //! | [`ClientIp`] | the address that the request comes from | no | claimed |
 //! | [`ExtensionTenant`] | an outer layer, such as one that checks a signature | depends on that layer | what that layer found |
@@ -50,7 +50,6 @@ mod source;
 mod standing;
 
 pub(crate) use self::error::TenantErrorKind;
-#[cfg(feature = "plans")]
 pub use self::keys::{CachedKeys, CachedKeysBuilder, KeyLookup, PresentedKey};
 pub(crate) use self::standing::LimiterCharge;
 pub use self::{

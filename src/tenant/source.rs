@@ -13,7 +13,7 @@ use crate::http::head::Head;
 /// Finds the tenant of a request.
 ///
 /// A source answers at once, or reports that the tenant must be [looked up](Self::look_up). For API keys in a database,
-/// use `CachedKeys` (feature `plans`), or load them into [`ApiKeys`](super::ApiKeys).
+/// use [`CachedKeys`](super::CachedKeys), or load them into [`ApiKeys`](super::ApiKeys).
 ///
 /// # Security
 ///
@@ -221,7 +221,6 @@ impl<'a> TenantName<'a> {
     }
 
     /// Copies a name that is known to be valid out of its request.
-    #[cfg(any(feature = "plans", feature = "redis"))]
     pub(crate) fn to_known_name(&self) -> TenantName<'static> {
         TenantName { name: Name::Checked(self.to_known_key()), is_claimed: self.is_claimed }
     }

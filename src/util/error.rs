@@ -48,7 +48,6 @@ impl ConfigError {
     }
 
     /// Refuses a number of zero and a time of zero.
-    #[cfg(feature = "plans")]
     pub(crate) fn refuse_zeros(
         numbers: &[(&'static str, usize)],
         times: &[(&'static str, std::time::Duration)],

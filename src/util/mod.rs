@@ -6,7 +6,6 @@ pub(crate) mod error;
 pub mod clock;
 pub(crate) mod trace;
 pub(crate) mod lock;
-#[cfg(feature = "plans")]
 pub(crate) mod lookup;
 pub(crate) mod encoding;
 #[cfg(feature = "session")]

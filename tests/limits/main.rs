@@ -16,7 +16,6 @@ mod idle;
 mod names;
 mod oracle;
 mod plan_text;
-#[cfg(feature = "plans")]
 mod plans;
 mod promises;
 mod reentrant;

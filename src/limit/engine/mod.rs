@@ -44,7 +44,6 @@ use self::{
 };
 #[cfg(feature = "redis")]
 use super::plan::Plan;
-#[cfg(feature = "plans")]
 use super::plans::cache::{PlanCache, PlanState};
 use super::{
     decision::{Ask, CallEnd, CallInMemory, Charge, Decision, Payer},
@@ -65,7 +64,6 @@ pub(super) struct Engine {
     /// A number that no other limiter of the process has.
     pub(super) id: u64,
     pub(super) plans: Plans,
-    #[cfg(feature = "plans")]
     pub(super) plan_cache: Option<PlanCache>,
     pub(super) bytes: ByteBudget,
     max_tenants: usize,
@@ -119,7 +117,6 @@ pub(super) enum Undecided {
     /// The name of the tenant is not valid.
     Name(TenantError),
     /// The plan of the tenant must be looked up first.
-    #[cfg(feature = "plans")]
     NeedsPlan,
 }
 
@@ -135,7 +132,6 @@ impl Engine {
         Self {
             id: NEXT_ID.fetch_add(1, Relaxed),
             plans,
-            #[cfg(feature = "plans")]
             plan_cache: None,
             bytes: ByteBudget::new(max_bytes),
             max_tenants,
@@ -345,15 +341,9 @@ impl Engine {
     }
 
     /// Returns whether a source must look up the plan. Until it has, a row keeps the plan that it has.
-    #[cfg(feature = "plans")]
     fn has_stale_plan(&self, tenant: &LimitKey, context: Context<'_>) -> bool {
         let state = |plans: &PlanCache| plans.state(&self.plans, tenant, context.now);
         self.plan_cache.as_ref().is_some_and(|plans| state(plans) != PlanState::Fresh)
-    }
-
-    #[cfg(not(feature = "plans"))]
-    fn has_stale_plan(&self, _tenant: &LimitKey, _context: Context<'_>) -> bool {
-        false
     }
 
     fn has_row(&self, key: TenantKey<'_>) -> bool {

@@ -174,7 +174,6 @@ fn a_long_name_counts_with_its_bytes() {
     assert_eq!(bytes_of(&"a".repeat(100)), bytes_of("a") + tenant(&"a".repeat(100)).heap_bytes());
 }
 
-#[cfg(feature = "plans")]
 #[test]
 fn a_row_that_was_made_without_the_plan_of_its_tenant_lets_the_next_request_look_it_up() {
     use crate::limit::plans::{

@@ -11,7 +11,6 @@ use super::{
     row::{Place, Row},
     row_bytes,
 };
-#[cfg(feature = "plans")]
 use crate::limit::plans::cache::{PlanCache, PlanState};
 use crate::{
     limit::{
@@ -77,7 +76,6 @@ impl Engine {
     /// Decides on a request of a tenant that has no row, or whose row has an outdated plan.
     #[cold]
     fn spend_anew(&self, request: SpendRequest<'_>, decision: &mut Decision) -> Result<(), Undecided> {
-        #[cfg(feature = "plans")]
         if let Some(plans) = &self.plan_cache {
             self.require_plan(plans, request)?;
         }
@@ -89,7 +87,6 @@ impl Engine {
     }
 
     /// Returns an error if the plan of the tenant must be looked up first, unless the request can't wait for it.
-    #[cfg(feature = "plans")]
     #[cold]
     fn require_plan(&self, plans: &PlanCache, request: SpendRequest<'_>) -> Result<(), Undecided> {
         let SpendRequest { key, context, ask, .. } = request;
@@ -104,7 +101,6 @@ impl Engine {
     /// Decides on a request if a function chooses plans. The function runs before the board is read.
     fn spend_by_function(&self, request: SpendRequest<'_>, decision: &mut Decision) -> Result<(), Undecided> {
         let SpendRequest { key, context, ask, .. } = request;
-        #[cfg(feature = "plans")]
         if let Some(plans) = &self.plan_cache {
             self.require_plan(plans, request)?;
         }

@@ -60,18 +60,12 @@ struct NamedPlan {
     /// The first epoch in which the tenant has a plan of its own.
     since: u32,
     /// Whether a [`PlanSource`](super::source::PlanSource) has found the plan.
-    #[cfg(feature = "plans")]
     is_found: bool,
 }
 
 impl NamedPlan {
     fn set(plan: Plan, since: u32) -> Self {
-        Self {
-            plan,
-            since,
-            #[cfg(feature = "plans")]
-            is_found: false,
-        }
+        Self { plan, since, is_found: false }
     }
 }
 
@@ -186,25 +180,21 @@ impl Plans {
     }
 
     /// Lets each row look up its plan again.
-    #[cfg(feature = "plans")]
     pub(super) fn begin_epoch(&self) {
         self.change(|_| ());
     }
 
     /// Returns whether an operator has set a plan for this tenant.
-    #[cfg(feature = "plans")]
     pub(super) fn is_set(&self, tenant: &LimitKey) -> bool {
         self.0.named.get(tenant).is_some_and(|named| !named.is_found)
     }
 
     /// Returns whether the tenant has a plan that a source has found.
-    #[cfg(feature = "plans")]
     pub(super) fn is_found(&self, tenant: &LimitKey) -> bool {
         self.0.named.get(tenant).is_some_and(|named| named.is_found)
     }
 
     /// Sets the plan that a source has found. One that an operator has set stays.
-    #[cfg(feature = "plans")]
     pub(super) fn set_found(&self, tenant: &LimitKey, plan: Plan) {
         let stays = |named: &NamedPlan| !named.is_found || named.plan == plan;
         // the usual case, which changes nothing for any row
@@ -224,7 +214,6 @@ impl Plans {
     }
 
     /// Removes the plan of a tenant, if a source has found it.
-    #[cfg(feature = "plans")]
     pub(super) fn remove_found(&self, tenant: &LimitKey) {
         // without a plan, nothing changes for any row
         if self.is_found(tenant) {
@@ -233,7 +222,6 @@ impl Plans {
     }
 
     /// Removes the plans that `choose` names and that a source has found.
-    #[cfg(feature = "plans")]
     pub(super) fn remove_all_found(&self, choose: impl FnOnce(&dyn Fn(&LimitKey))) {
         self.change(|_| {
             choose(&|tenant| {

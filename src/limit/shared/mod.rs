@@ -13,7 +13,6 @@ mod mirror;
 mod model;
 mod newcomers;
 mod open_calls;
-#[cfg(feature = "plans")]
 mod redis_plans;
 mod script;
 mod server;
@@ -21,6 +20,5 @@ mod settling;
 mod shared_limiter;
 
 pub use self::lease::Leases;
-#[cfg(feature = "plans")]
 pub use self::redis_plans::RedisPlans;
 pub use self::shared_limiter::{Fallback, SharedLimiter, SharedLimiterBuilder};

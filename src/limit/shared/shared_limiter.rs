@@ -224,7 +224,6 @@ impl SharedLimiter {
     }
 
     async fn load_and_check(&self, tenant: &LimitKey, ask: Ask) -> Decision {
-        #[cfg(feature = "plans")]
         if self.local().load_plan(tenant).await.is_err() {
             return Decision::UNAVAILABLE;
         }

@@ -6,8 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::{tenant::id::Tenant, util::secret::SecretDigest};
 
-/// Looks up the tenants of API keys, for example in a database (feature `plans`). [`CachedKeys`](super::CachedKeys)
-/// caches the answers.
+/// Looks up the tenants of API keys, for example in a database. [`CachedKeys`](super::CachedKeys) caches the answers.
 ///
 /// Functions and closures implement it:
 ///
