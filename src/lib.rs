@@ -87,7 +87,7 @@ pub mod user;
 pub mod client;
 #[cfg(feature = "login")]
 pub mod delivery;
-#[cfg(all(feature = "login", feature = "external-providers"))]
+#[cfg(feature = "login")]
 pub mod sso;
 #[cfg(feature = "login")]
 mod login;

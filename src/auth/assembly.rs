@@ -93,7 +93,6 @@ impl AuthServiceBuilder {
             let range = SHORTEST_REMEMBERED..=LONGEST_REMEMBERED;
             ConfigError::check_range("remember_me", lifetime, range, "must be one hour to 30 days")?;
         }
-        #[cfg(feature = "external-providers")]
         self.factors.sso.check()?;
         self.check_policies()?;
         let (seal, is_persistent) =
@@ -194,13 +193,9 @@ impl AuthServiceBuilder {
     fn check_policies(&self) -> Result<(), ConfigError> {
         let enabled = self.factors.methods(&self.queue);
         // a provider for some tenants is enough here, because a policy may be theirs
-        #[cfg(feature = "external-providers")]
         let with_any = if self.factors.sso.is_empty() { enabled } else { enabled.with(Method::Sso) };
-        #[cfg(not(feature = "external-providers"))]
-        let with_any = enabled;
         self.policies.check(with_any)?;
         for client in self.clients.listed().iter().filter(|client| !client.is_machine()) {
-            #[cfg(feature = "external-providers")]
             let enabled = match self.factors.sso.iter_for_tenant(client.tenant()).next() {
                 Some(_) => enabled.with(Method::Sso),
                 None => enabled,
@@ -270,7 +265,6 @@ impl AuthServiceBuilder {
             messages: tenants.beside("address-messages", messages),
             new_contact_codes: tenants.beside("address-new-contact-codes", strangers(new_contact_codes)?),
             per_address,
-            #[cfg(feature = "external-providers")]
             provider_outages: tenants.beside("address-outages", strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?),
             tenants: RateLimitGate::new(no_tenant, tenants),
             addresses: core::Addresses::default(),

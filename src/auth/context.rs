@@ -9,7 +9,6 @@ pub(crate) mod stages;
 use http::{HeaderName, HeaderValue, request::Parts};
 
 use crate::dpop::{self, DpopError, DpopProof, UnverifiedProof};
-#[cfg(feature = "external-providers")]
 use crate::support::run_to_completion::PointOfNoReturn;
 use crate::{
     auth::{
@@ -68,7 +67,6 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Runs the rest of a return from another identity provider to completion, even if the caller disconnects.
-    #[cfg(feature = "external-providers")]
     pub(crate) fn continue_without_caller(&self) {
         if let Some(point) = self.parts.extensions.get::<PointOfNoReturn>() {
             point.pass();

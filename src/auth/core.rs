@@ -114,7 +114,6 @@ pub(crate) struct Limits {
     /// Failed attempts of each address.
     pub(crate) failures: AnyLimiter,
     /// Calls of each address to each identity provider that the provider could not answer.
-    #[cfg(feature = "external-providers")]
     pub(crate) provider_outages: AnyLimiter,
     /// Messages requested from each address.
     pub(crate) messages: AnyLimiter,
@@ -278,13 +277,7 @@ impl Core {
 
     /// Returns whether users of this tenant can sign in through another identity provider.
     pub(crate) fn has_providers(&self, tenant: &Tenant) -> bool {
-        #[cfg(feature = "external-providers")]
-        return self.factors.sso.iter_for_tenant(tenant).next().is_some();
-        #[cfg(not(feature = "external-providers"))]
-        {
-            let _ = tenant;
-            false
-        }
+        self.factors.sso.iter_for_tenant(tenant).next().is_some()
     }
 }
 

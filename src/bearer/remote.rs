@@ -8,7 +8,7 @@ use crate::{
     gate::MaybeReady,
     jose::{KeySet, Unavailable},
     store::BoxFuture,
-    support::outgoing::{Outgoing, parse_url},
+    support::{outgoing::Outgoing, url::parse_url},
     util::{
         builder::setters,
         clock::{Clock, SystemClock},

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::missing::Missing;
 use crate::{
-    support::{issuer::Issuer, outgoing::parse_url},
+    support::{issuer::Issuer, url::parse_url},
     util::{error::ConfigError, json},
 };
 

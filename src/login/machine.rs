@@ -40,7 +40,6 @@ pub(crate) enum LoginCall<'a> {
         factors: EnrolledFactors,
     },
     /// Closes the challenge that this provider answers, and counts an attempt until its outcome is known.
-    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only providers answer"))]
     Redeem { provider: &'a str, state: &'a SecretDigest },
     /// Opens a challenge for a passkey, which closes the one before.
     OpenPasskey(&'a OpenChallenge),

@@ -15,7 +15,6 @@ mod subject;
 mod throttle;
 
 pub use self::limits::LoginLimits;
-#[cfg(feature = "external-providers")]
 pub(crate) use self::state::OpenRedirect;
 pub(crate) use self::{
     keyed::Keyed,

@@ -97,7 +97,6 @@ pub(crate) enum LoginPhase {
 #[derive(Clone, Debug)]
 pub(crate) enum Challenge {
     Code(OpenCode),
-    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only providers open it"))]
     Redirect(OpenRedirect),
 }
 
@@ -126,7 +125,6 @@ impl OpenChallenge {
         now.as_nanos() >= self.expires_at
     }
 
-    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only providers answer"))]
     pub(crate) fn expires_at(&self) -> UnixTime {
         UnixTime::from_nanos(self.expires_at)
     }

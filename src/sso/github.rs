@@ -13,7 +13,7 @@ use crate::{
         secret::ClientSecret,
         user::ProviderUser,
     },
-    support::outgoing::{Outgoing, parse_url},
+    support::{outgoing::Outgoing, url::parse_url},
     util::{error::ConfigError, form},
 };
 

@@ -1,10 +1,12 @@
-//! Sign-in through other identity providers (features `login` and `external-providers`).
+//! Sign-in through other identity providers.
 //!
-//! An [`SsoProvider`] sends users to another service and learns who they are when they come back. [`OidcProvider`] does
-//! this with OpenID Connect, and [`GitHub`] with plain OAuth 2; implement the trait for others. The login service
+//! An [`SsoProvider`] sends users to another service and learns who they are when they come back. With the feature
+//! `external-providers`, [`OidcProvider`] does this with OpenID Connect, and [`GitHub`] with plain OAuth 2; implement the trait
+//! for others. The login service
 //! offers each provider under a name, which is the `provider` of the method `sso`:
 //!
-//! ```no_run
+#![cfg_attr(feature = "external-providers", doc = "```no_run")]
+#![cfg_attr(not(feature = "external-providers"), doc = "```ignore")]
 //! use tollgate::{
 //!     AuthService, ClientIp, StoredUsers, Tenant,
 //!     sso::{ClientSecret, OidcProvider, SsoConnection},
@@ -77,20 +79,24 @@
 
 mod connection;
 mod connections;
+#[cfg(feature = "external-providers")]
 mod exchange;
+#[cfg(feature = "external-providers")]
 mod github;
+#[cfg(feature = "external-providers")]
 mod id_token;
+#[cfg(feature = "external-providers")]
 mod oidc;
 mod provider;
+#[cfg(feature = "external-providers")]
 mod secret;
 mod user;
 
 pub(crate) use self::connections::SsoConnections;
 pub use self::{
     connection::{CreateAccount, SsoConnection},
-    github::GitHub,
-    oidc::OidcProvider,
     provider::{SsoCallback, SsoError, SsoProvider, SsoRequest},
-    secret::ClientSecret,
     user::ProviderUser,
 };
+#[cfg(feature = "external-providers")]
+pub use self::{github::GitHub, oidc::OidcProvider, secret::ClientSecret};

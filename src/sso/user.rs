@@ -75,6 +75,7 @@ impl ProviderUser {
         self
     }
 
+    #[cfg(feature = "external-providers")]
     pub(super) fn with_claims(mut self, claims: Map<String, Value>) -> Self {
         self.claims.extend(claims);
         self

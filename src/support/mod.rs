@@ -16,3 +16,5 @@ pub(crate) mod roots;
 pub(crate) mod run_to_completion;
 #[cfg(feature = "login")]
 pub(crate) mod seal;
+#[cfg(any(feature = "login", feature = "external-providers"))]
+pub(crate) mod url;

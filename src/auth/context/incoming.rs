@@ -84,7 +84,6 @@ impl<'a> IncomingRequest<'a> {
     }
 
     /// Returns whether users sign in to the site itself.
-    #[cfg(feature = "external-providers")]
     pub(crate) fn has_site(&self) -> bool {
         self.core.first_party.is_some()
     }

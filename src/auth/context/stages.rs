@@ -103,7 +103,6 @@ impl<'a> IncomingRequest<'a> {
 
     /// Finds the login with which a user comes back from another site, and charges the request. The browser names that site
     /// as the origin, so the origin is not checked.
-    #[cfg(feature = "external-providers")]
     pub(crate) async fn returning_login(
         &mut self,
         session_id: Option<&str>,

@@ -89,10 +89,7 @@ pub(crate) async fn perform_login_step(own: &OwnLogin<'_>, fields: Fields) -> En
         Method::Passkey => passkey::login::prove_by_passkey(step).await,
         Method::Totp => totp::login::prove_by_totp(step).await,
         Method::RecoveryCode => recovery::prove_by_recovery_code(step).await,
-        #[cfg(feature = "external-providers")]
         Method::Sso => sso::login::start_provider_login(step).await,
-        #[cfg(not(feature = "external-providers"))]
-        Method::Sso => Err(step.unsupported(UNSUPPORTED)),
     }
 }
 
@@ -104,13 +101,7 @@ pub(crate) async fn verify_otp(own: &OwnLogin<'_>, fields: Fields) -> EndpointRe
 
 /// Serves the return of a user from another identity provider.
 pub(crate) async fn return_from_provider(request: &mut IncomingRequest<'_>) -> EndpointResult {
-    #[cfg(feature = "external-providers")]
-    return sso::callback::serve_sso_callback(request).await;
-    #[cfg(not(feature = "external-providers"))]
-    {
-        request.charge(None).await?;
-        Err(Problem::new(Code::NotFound, "there is no such endpoint"))
-    }
+    sso::callback::serve_sso_callback(request).await
 }
 
 /// Sets up a second factor within a login, which proves the second step.

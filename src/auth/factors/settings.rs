@@ -1,6 +1,5 @@
 //! The settings of all factors.
 
-#[cfg(feature = "external-providers")]
 use crate::sso::SsoConnections;
 use crate::{
     delivery::{Channel, Queue},
@@ -18,7 +17,6 @@ pub(crate) struct FactorSettings {
     pub(crate) enrolled: MethodSet,
     pub(crate) passkey: Option<crate::auth::factors::passkey::settings::Passkeys>,
     pub(crate) totp: Option<crate::auth::factors::totp::settings::Totp>,
-    #[cfg(feature = "external-providers")]
     pub(crate) sso: SsoConnections,
 }
 
@@ -29,17 +27,13 @@ pub(crate) struct EnabledFactors {
     pub(crate) passkey: Option<crate::auth::factors::passkey::settings::PasskeyRules>,
     pub(crate) totp: Option<crate::auth::factors::totp::settings::TotpSettings>,
     /// Other identity providers.
-    #[cfg(feature = "external-providers")]
     pub(crate) sso: SsoConnections,
 }
 
 impl EnabledFactors {
     /// Returns whether any tenant has another identity provider.
     pub(crate) fn has_providers(&self) -> bool {
-        #[cfg(feature = "external-providers")]
-        return !self.sso.is_empty();
-        #[cfg(not(feature = "external-providers"))]
-        false
+        !self.sso.is_empty()
     }
 }
 
@@ -66,7 +60,6 @@ impl FactorSettings {
             methods: self.methods(queue),
             passkey: self.passkey.map(|it| it.build(issuer)).transpose()?,
             totp: self.totp.map(|it| it.complete(issuer.host(), seal, is_persistent)).transpose()?,
-            #[cfg(feature = "external-providers")]
             sso: self.sso,
         })
     }

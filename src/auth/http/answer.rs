@@ -42,7 +42,6 @@ pub(crate) struct ContactChoice {
 
 /// Another identity provider, as users see it.
 #[derive(Serialize)]
-#[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "there are no providers"))]
 pub(crate) struct OfferedProvider {
     pub(crate) name: String,
     pub(crate) label: String,

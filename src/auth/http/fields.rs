@@ -58,10 +58,8 @@ fields! {
         phone_number,
         email,
         /// The name of another identity provider.
-        #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only the method `sso` reads it"))]
         provider,
         /// The query of the login page that sends the user to a provider.
-        #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "only the method `sso` reads it"))]
         query,
         /// The challenge that a passkey has signed.
         challenge,

@@ -21,10 +21,6 @@ macro_rules! error_codes {
     ($($(#[$doc:meta])* $code:ident: $text:literal, $status:ident;)*) => {
         /// The errors that a caller can get.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[cfg_attr(
-            not(feature = "external-providers"),
-            allow(dead_code, reason = "some errors concern providers only")
-        )]
         pub(crate) enum Code {
             $($(#[$doc])* $code,)*
         }

@@ -270,13 +270,11 @@ impl Path {
 }
 
 /// Returns the path of the callback of a provider.
-#[cfg(feature = "external-providers")]
 pub(crate) fn sso_callback(provider: &str) -> String {
     SSO_CALLBACK.replace(PROVIDER, provider)
 }
 
 /// Returns the name of the provider in the path of a callback. A router may have stripped the path of the issuer.
-#[cfg(feature = "external-providers")]
 pub(crate) fn provider_of<'p>(path: &'p str, base: &str) -> Option<&'p str> {
     provider_in(SSO_CALLBACK, path).or_else(|| provider_in(SSO_CALLBACK, path.strip_prefix(base)?))
 }

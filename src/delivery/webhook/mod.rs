@@ -11,7 +11,7 @@ use http::Uri;
 use self::sign::WebhookSigner;
 use super::{error::SendError, message::Message, sender::OtpSender};
 use crate::{
-    support::outgoing::{Outgoing, parse_url},
+    support::{outgoing::Outgoing, url::parse_url},
     util::{
         builder::setters,
         clock::{Clock, SystemClock},

@@ -63,7 +63,6 @@ pub(crate) struct AccountFields {
     /// A client.
     pub(crate) client_id: Option<String>,
     /// The name of another identity provider.
-    #[cfg_attr(not(feature = "external-providers"), allow(dead_code, reason = "there are no providers"))]
     pub(crate) provider: Option<String>,
     /// The name of a passkey, or of the user.
     pub(crate) name: Option<String>,

@@ -3,10 +3,8 @@
 
 use serde::Serialize;
 
-#[cfg(any(feature = "external-providers", test))]
 use super::row::MOST_LINKS;
 use super::{providers::provider_label, row::SsoLink};
-#[cfg(any(feature = "external-providers", test))]
 use crate::auth::factors::credentials::{credential::CredentialId, table::Added};
 use crate::{
     auth::{
@@ -60,10 +58,7 @@ pub(crate) fn list_sso_links<'a>(call: &'a AccountCall<'_>, keyed: &Keyed) -> Ve
 /// Serves the calls about links.
 pub(crate) async fn serve_link_change(change: LinkChange, call: &AccountCall<'_>) -> EndpointResult {
     match change {
-        #[cfg(feature = "external-providers")]
         LinkChange::Begin => super::connect::start_provider_link(call).await,
-        #[cfg(not(feature = "external-providers"))]
-        LinkChange::Begin => Err(Problem::invalid("provider is unknown")),
         LinkChange::Delete => unlink_provider(call).await,
     }
 }
@@ -95,7 +90,6 @@ fn ends_with(session: &Session, link: &SsoLink, keyed: &Keyed) -> bool {
 
 impl CredentialTable {
     /// Finds the user that an account at another identity provider is linked to: by the connection, the issuer and the subject.
-    #[cfg(any(feature = "external-providers", test))]
     pub(crate) async fn by_link(
         &self,
         tenant: &Tenant,
@@ -108,7 +102,6 @@ impl CredentialTable {
 
     /// Links an account at another identity provider. If the user has unlinked it before, it is linked again only if the user
     /// vouches for it.
-    #[cfg(any(feature = "external-providers", test))]
     pub(crate) async fn add_link(
         &self,
         owner: (&Tenant, &UserId),
@@ -128,7 +121,6 @@ impl CredentialTable {
     }
 
     /// Removes a link that was added a moment ago, as if it had never been there.
-    #[cfg(any(feature = "external-providers", test))]
     pub(crate) async fn discard_link(&self, owner: (&Tenant, &UserId), link: &SsoLink) -> Result<Removed, StoreError> {
         self.remove(owner, link.link_id(), |row| remove_link_from_row(row, link), |_, _| true).await
     }

@@ -1,26 +1,18 @@
 //! The method `sso`: accounts at other identity providers. A user leaves for the provider (`login.rs`), comes back
 //! (`callback.rs`), and is found by a link (`account.rs`).
 
-#[cfg(feature = "external-providers")]
 mod account;
-#[cfg(feature = "external-providers")]
 pub(crate) mod callback;
-#[cfg(feature = "external-providers")]
 mod connect;
 pub(crate) mod links;
-#[cfg(feature = "external-providers")]
 pub(crate) mod login;
-#[cfg(feature = "external-providers")]
 mod outcome;
 pub(crate) mod providers;
-#[cfg(feature = "external-providers")]
 mod round_trip;
 pub(crate) mod row;
 
-#[cfg(feature = "external-providers")]
 use crate::{auth::builder::AuthServiceBuilder, sso::SsoConnection};
 
-#[cfg(feature = "external-providers")]
 impl AuthServiceBuilder {
     /// Lets users sign in through another identity provider, which enables the method `sso`. `name` is part of the URL
     /// to which the provider sends users back: `/authentication/sso/<name>/callback` below the issuer. Users see

@@ -1,8 +1,6 @@
 //! The providers of a tenant, as users see them.
 
-#[cfg(feature = "external-providers")]
 use super::account::{has_link_for, may_link};
-#[cfg(feature = "external-providers")]
 use crate::sso::SsoConnection;
 use crate::{
     auth::{
@@ -18,7 +16,6 @@ use crate::{
     user::Account,
 };
 
-#[cfg(feature = "external-providers")]
 impl From<(&str, &SsoConnection)> for OfferedProvider {
     fn from((name, connection): (&str, &SsoConnection)) -> Self {
         Self { name: name.to_owned(), label: connection.shown_label(name).to_owned() }
@@ -27,13 +24,7 @@ impl From<(&str, &SsoConnection)> for OfferedProvider {
 
 /// Returns the providers of a tenant.
 pub(crate) fn offered(core: &Core, tenant: &Tenant) -> Vec<OfferedProvider> {
-    #[cfg(feature = "external-providers")]
-    return core.factors.sso.iter_for_tenant(tenant).map(OfferedProvider::from).collect();
-    #[cfg(not(feature = "external-providers"))]
-    {
-        let _ = (core, tenant);
-        Vec::new()
-    }
+    core.factors.sso.iter_for_tenant(tenant).map(OfferedProvider::from).collect()
 }
 
 /// Returns the providers of a tenant to which a user has no link.
@@ -45,18 +36,10 @@ pub(crate) fn unlinked(core: &Core, tenant: &Tenant, row: Option<&Credentials>) 
 
 /// Returns the providers at which a user can prove the next step of their login.
 pub(crate) fn usable(core: &Core, login: &Login, account: &Account, row: Option<&Credentials>) -> Vec<OfferedProvider> {
-    #[cfg(feature = "external-providers")]
-    {
-        let is_usable = |(name, connection): &(&str, &SsoConnection)| {
-            row.is_some_and(|row| has_link_for(login, row, name)) || may_link(login, connection, account)
-        };
-        core.factors.sso.iter_for_tenant(&login.tenant).filter(is_usable).map(OfferedProvider::from).collect()
-    }
-    #[cfg(not(feature = "external-providers"))]
-    {
-        let _ = (core, login, account, row);
-        Vec::new()
-    }
+    let is_usable = |(name, connection): &(&str, &SsoConnection)| {
+        row.is_some_and(|row| has_link_for(login, row, name)) || may_link(login, connection, account)
+    };
+    core.factors.sso.iter_for_tenant(&login.tenant).filter(is_usable).map(OfferedProvider::from).collect()
 }
 
 /// Returns whether a user has a link to a provider of this tenant whose strength `counts`.
@@ -67,11 +50,5 @@ pub(crate) fn has_link(core: &Core, tenant: &Tenant, row: &Credentials, counts: 
 
 /// Returns what users see of a provider, or `None` if this tenant has no such provider.
 pub(crate) fn provider_label<'c>(core: &'c Core, tenant: &Tenant, name: &str) -> Option<&'c str> {
-    #[cfg(feature = "external-providers")]
-    return core.factors.sso.find(tenant, name).map(|(name, connection)| connection.shown_label(name));
-    #[cfg(not(feature = "external-providers"))]
-    {
-        let _ = (core, tenant, name);
-        None
-    }
+    core.factors.sso.find(tenant, name).map(|(name, connection)| connection.shown_label(name))
 }

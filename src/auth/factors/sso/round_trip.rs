@@ -20,7 +20,7 @@ use crate::{
     login::Keyed,
     pkce::{CodeChallenge, CodeVerifier},
     sso::{ProviderUser, SsoCallback, SsoConnection, SsoError, SsoRequest},
-    support::outgoing::parse_url,
+    support::url::parse_url,
     tenant::LimitKey,
     util::secret::{Secret, SecretDigest},
 };

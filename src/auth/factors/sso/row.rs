@@ -10,7 +10,6 @@ use crate::{
 };
 
 /// The maximum number of linked accounts of a user.
-#[cfg(any(feature = "external-providers", test))]
 pub(crate) const MOST_LINKS: usize = 10;
 /// The maximum number of removed links that are remembered.
 pub(crate) const MOST_UNLINKED: usize = 50;
@@ -76,13 +75,11 @@ impl Unlinked {
 
     /// Returns whether the user may have removed this link: if too many were removed to remember them all, any may be among
     /// them.
-    #[cfg(any(feature = "external-providers", test))]
     pub(crate) fn may_contain(&self, id: CredentialId<'_>) -> bool {
         self.0.len() >= MOST_UNLINKED || self.0.contains(&StoredDigest(id.digest()))
     }
 
     /// Forgets that the user has removed this link, unless there may be others that are not remembered.
-    #[cfg(any(feature = "external-providers", test))]
     pub(crate) fn remove(&mut self, id: CredentialId<'_>) {
         if self.0.len() < MOST_UNLINKED {
             self.0.retain(|unlinked| *unlinked != StoredDigest(id.digest()));

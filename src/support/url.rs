@@ -7,7 +7,7 @@ use http::Uri;
 use crate::util::error::ConfigError;
 
 /// Parses an absolute URL that is safe to use: `https`, or `http` on a loopback address.
-pub(crate) fn parse(setting: &'static str, text: &str) -> Result<Uri, ConfigError> {
+pub(crate) fn parse_url(setting: &'static str, text: &str) -> Result<Uri, ConfigError> {
     // errors don't show the URL, because its path or user info may contain a secret
     let wrong = |reason| ConfigError::new(setting, "the given URL", reason);
     let url: Uri = text.parse().map_err(|_| wrong("must be an absolute https URL"))?;
@@ -43,7 +43,7 @@ mod tests {
             "http://[::1]:80/",
             "http://localhost/otp",
         ] {
-            assert!(parse("URL", good).is_ok(), "{good}");
+            assert!(parse_url("URL", good).is_ok(), "{good}");
         }
         for bad in [
             "",
@@ -58,7 +58,7 @@ mod tests {
             "https://gateway.example/a b",
             "file:///etc/passwd",
         ] {
-            let error = parse("URL", bad).unwrap_err().to_string();
+            let error = parse_url("URL", bad).unwrap_err().to_string();
             assert!(!error.contains("password@"), "{error}");
         }
     }

@@ -1,7 +1,5 @@
 //! HTTPS requests to other services.
 
-mod url;
-
 use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -15,7 +13,6 @@ use hyper_util::{
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
 use tokio::time::timeout;
 
-pub(crate) use self::url::parse as parse_url;
 use crate::{
     http::{body::Body, replay::Reader},
     support::roots::certificates,
