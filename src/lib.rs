@@ -135,8 +135,6 @@ pub use crate::{
 pub mod body {
     pub use crate::http::body::*;
     pub use crate::http::drain::{Drain, DrainFuture, Drained};
-    #[cfg(feature = "session")]
-    pub use crate::http::replay::ReplayedBody;
 }
 
 /// Compiles the examples of the README, which is written for web pages and is not part of this documentation.

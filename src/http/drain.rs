@@ -19,7 +19,7 @@ use tower_service::Service;
 use super::{
     connection::announce_close,
     head::Head,
-    replay::{ReadError, Reader, Whole},
+    reader::{ReadError, Reader},
 };
 use crate::util::lock::lock;
 
@@ -29,7 +29,8 @@ const MOST_BYTES: usize = 64 * 1024;
 const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// Reads a whole body within the limits of size and time.
-pub(crate) async fn read_whole<B: Body<Data = Bytes>>(body: B) -> Result<Whole, ReadError> {
+#[allow(dead_code, reason = "only some features read whole bodies")]
+pub(crate) async fn read_whole<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, ReadError> {
     let (mut body, mut reader) = (pin!(body), Reader::default());
     let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));
     in_time(whole).await.unwrap_or(Err(ReadError::Broken))

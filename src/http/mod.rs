@@ -10,7 +10,7 @@ pub(crate) mod cross_site;
 pub(crate) mod return_to;
 pub mod cookie;
 pub(crate) mod body;
-pub(crate) mod replay;
+pub(crate) mod reader;
 #[cfg(feature = "axum")]
 pub(crate) mod missing_layer;
 pub(crate) mod connection;

@@ -1,7 +1,4 @@
-use std::borrow::Cow;
-
 use http::Extensions;
-use serde::Deserialize;
 use subtle::ConstantTimeEq;
 
 use super::{
@@ -11,7 +8,6 @@ use super::{
 use crate::util::{
     encoding::{LEN_OF_32, base64url_of_32, base64url_to_32},
     form::Form,
-    json,
     secret::SecretDigest,
 };
 
@@ -72,21 +68,7 @@ impl CodeChallenge {
         Self::from_members(form.value(CHALLENGE), form.value(METHOD))
     }
 
-    /// Reads a challenge from a JSON object. Duplicate names are rejected at any depth.
-    pub fn from_json(text: impl AsRef<[u8]>) -> Result<Self, PkceError> {
-        #[derive(Deserialize)]
-        struct Members<'a> {
-            #[serde(borrow)]
-            code_challenge: Option<Cow<'a, str>>,
-            #[serde(borrow)]
-            code_challenge_method: Option<Cow<'a, str>>,
-        }
-        let members: Members<'_> = json::from_object(text.as_ref())?;
-        Self::from_members(members.code_challenge.as_deref(), members.code_challenge_method.as_deref())
-    }
-
-    /// Returns the challenge of a request that passed a [`PkceLayer`](super::PkceLayer) or a
-    /// [`PkceBodyLayer`](super::PkceBodyLayer).
+    /// Returns the challenge of a request that passed a [`PkceLayer`](super::PkceLayer).
     pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
         extensions.get()
     }
@@ -110,10 +92,7 @@ crate::util::fmt::debug_text!(CodeChallenge, |own| own.as_str());
 crate::util::fmt::from_str!(CodeChallenge, PkceError);
 
 #[cfg(feature = "axum")]
-crate::http::missing_layer::extract_from_extensions!(
-    CodeChallenge,
-    "no PkceLayer or PkceBodyLayer protects this route"
-);
+crate::http::missing_layer::extract_from_extensions!(CodeChallenge, "no PkceLayer protects this route");
 
 #[cfg(test)]
 mod tests {
@@ -188,11 +167,6 @@ mod tests {
         {
             assert_eq!(kind(CodeChallenge::from_form(query)), PkceErrorKind::ChallengeRequired, "{query}");
         }
-        for json in
-            ["{}", r#"{"code_challenge_method":"S256"}"#, r#"{"code_challenge":null}"#, r#"{"code_challenge":""}"#]
-        {
-            assert_eq!(kind(CodeChallenge::from_json(json)), PkceErrorKind::ChallengeRequired, "{json}");
-        }
     }
 
     #[test]
@@ -223,25 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn c028_duplicate_names_in_json_are_rejected() {
-        let good = format!(r#""code_challenge":"{APPENDIX_B}","code_challenge_method":"S256""#);
-        assert!(CodeChallenge::from_json(format!("{{{good},\"more\":{{\"state\":[1,2.5,true]}}}}")).is_ok());
-        for more in
-            [r#""code_challenge":"x""#, r#""code\u005fchallenge":"x""#, r#""a":1,"a":2"#, r#""a":{"b":1,"b":2}"#]
-        {
-            let json = format!("{{{good},{more}}}");
-            assert_eq!(kind(CodeChallenge::from_json(&json)), PkceErrorKind::Duplicate, "{json}");
-        }
-    }
-
-    #[test]
-    fn malformed_forms_and_json_are_rejected() {
+    fn malformed_forms_are_rejected() {
         for query in ["a=%", "a=%ff"] {
             assert_eq!(kind(CodeChallenge::from_form(query)), PkceErrorKind::Malformed, "{query}");
-        }
-        let array = format!(r#"["{APPENDIX_B}","S256"]"#);
-        for json in ["", &array, r#"{"code_challenge":1}"#, r#"{"code_challenge":["x"]}"#, "{} {}"] {
-            assert_eq!(kind(CodeChallenge::from_json(json)), PkceErrorKind::Malformed, "{json}");
         }
     }
 
@@ -253,8 +211,6 @@ mod tests {
             let challenge = CodeChallenge::from_verifier(&parsed);
             prop_assert_eq!(CodeChallenge::parse(challenge.as_str()).unwrap(), challenge);
             prop_assert_eq!(CodeChallenge::from_form(format!("code_challenge={challenge}&code_challenge_method=S256")), Ok(challenge));
-            let json = format!(r#"{{"code_challenge":"{challenge}","code_challenge_method":"S256"}}"#);
-            prop_assert_eq!(CodeChallenge::from_json(json), Ok(challenge));
             prop_assert!(challenge.verify(&parsed));
             prop_assert_eq!(challenge.verify(&CodeVerifier::parse(&other).unwrap()), one == other);
         }
@@ -262,7 +218,6 @@ mod tests {
         #[test]
         fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), text: String) {
             let _ = CodeChallenge::from_form(&bytes);
-            let _ = CodeChallenge::from_json(&bytes);
             let _ = (CodeChallenge::parse(&text), CodeVerifier::parse(&text));
         }
     }

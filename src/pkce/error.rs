@@ -1,6 +1,6 @@
 use crate::{
     reject::{Rejection, RejectionKind},
-    util::{form::FormError, json::JsonError},
+    util::form::FormError,
 };
 
 /// The error of a rejected verifier or challenge. It contains neither.
@@ -47,7 +47,7 @@ pub enum PkceErrorKind {
     InvalidVerifier,
     /// A parameter appears more than once.
     Duplicate,
-    /// The query or the body is malformed.
+    /// The query is malformed.
     Malformed,
 }
 
@@ -62,14 +62,5 @@ impl From<PkceError> for Rejection {
 impl From<FormError> for PkceError {
     fn from(_: FormError) -> Self {
         Self::new(PkceErrorKind::Malformed)
-    }
-}
-
-impl From<JsonError> for PkceError {
-    fn from(error: JsonError) -> Self {
-        Self::new(match error {
-            JsonError::Duplicate => PkceErrorKind::Duplicate,
-            JsonError::Malformed => PkceErrorKind::Malformed,
-        })
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use tower_layer::Layer;
 
 use super::{gate::PkceGate, scope::Scope};
-use crate::{event::EventLog, gate::Gated, http::head::Head, reject::StatusOnly, util::error::ConfigError};
+use crate::{event::EventLog, gate::Gated, reject::StatusOnly, util::error::ConfigError};
 
 /// Requires an S256 code challenge in the query (RFC 7636 §4.3).
 ///
@@ -45,12 +45,6 @@ impl PkceLayer {
 }
 
 impl<R> PkceLayer<R> {
-    /// Protects only requests for which `condition` returns `true`, for example those with a
-    /// certain method. A second call replaces the first condition.
-    pub fn protect_if(self, condition: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
-        Self { scope: self.scope.narrowed(condition), ..self }
-    }
-
     /// Counts rejections in this log, as events of the kind
     /// [`PkceRefused`](crate::event::EventKind::PkceRefused).
     pub fn events(self, log: EventLog) -> Self {

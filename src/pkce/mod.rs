@@ -7,8 +7,7 @@
 //! Only the method `S256` is supported. The method `plain` reveals the verifier to anyone who can
 //! steal the code, so it can't be enabled.
 //!
-//! [`PkceLayer`] requires a challenge in the query, [`PkceBodyLayer`] in a form or JSON body.
-//! Admitted requests carry the parsed challenge in their extensions.
+//! [`PkceLayer`] requires a challenge in the query. Admitted requests carry the parsed challenge in their extensions.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -34,7 +33,6 @@
 //! # Ok::<_, tollgate::ConfigError>(()) }).unwrap();
 //! ```
 
-mod body;
 mod challenge;
 mod error;
 mod gate;
@@ -44,7 +42,6 @@ mod verifier;
 
 pub(crate) use self::gate::EVENT_KINDS;
 pub use self::{
-    body::{PkceBody, PkceBodyFuture, PkceBodyLayer},
     challenge::CodeChallenge,
     error::{PkceError, PkceErrorKind},
     gate::{PkceGate, PkcePass},

@@ -1,4 +1,4 @@
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use crate::{
     http::head::Head,
@@ -10,35 +10,24 @@ use crate::{
 pub(super) struct Scope {
     /// Without a trailing slash. `None` means every path.
     path: Option<String>,
-    condition: Option<Arc<Condition>>,
 }
 
-type Condition = dyn Fn(Head<'_>) -> bool + Send + Sync;
-
 impl Scope {
-    pub(super) const EVERYWHERE: Self = Self { path: None, condition: None };
+    pub(super) const EVERYWHERE: Self = Self { path: None };
 
     pub(super) fn path(path: &str) -> Result<Self, ConfigError> {
         let plain = path.starts_with('/') && !path.contains(['?', '#', '%', '*', '{']);
         ConfigError::refuse_if(!plain, "pkce path", path, "must be a plain path that starts with /")?;
-        Ok(Self { path: Some(trim(path).to_owned()), condition: None })
-    }
-
-    pub(super) fn narrowed(self, condition: impl Fn(Head<'_>) -> bool + Send + Sync + 'static) -> Self {
-        Self { path: self.path, condition: Some(Arc::new(condition)) }
+        Ok(Self { path: Some(trim(path).to_owned()) })
     }
 
     /// Returns whether a request needs a challenge. CORS preflights never do.
     pub(super) fn covers(&self, head: Head<'_>) -> bool {
-        if head.is_preflight() {
-            return false;
-        }
-        let on_path = self.path.as_ref().is_none_or(|path| matches_path(head.uri().path(), path));
-        on_path && self.condition.as_ref().is_none_or(|condition| condition(head))
+        !head.is_preflight() && self.path.as_ref().is_none_or(|path| matches_path(head.uri().path(), path))
     }
 }
 
-crate::util::fmt::debug_fields!(Scope, |own| path: own.path.as_deref().unwrap_or("every"), condition: own.condition.is_some());
+crate::util::fmt::debug_fields!(Scope, |own| path: own.path.as_deref().unwrap_or("every"));
 
 /// Returns whether a router might treat `path` as `wanted`. Some routers decode paths, and some
 /// ignore trailing slashes.
@@ -53,7 +42,7 @@ fn trim(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use http::{Method, Request};
+    use http::Request;
 
     use super::*;
 
@@ -82,19 +71,6 @@ mod tests {
         let scope = Scope::path("/").unwrap();
         assert!(scope.covers(Head::of_request(&Request::get("/?a").body(()).unwrap())));
         assert!(!scope.covers(Head::of_request(&Request::get("/a").body(()).unwrap())));
-    }
-
-    #[test]
-    fn a_condition_narrows_the_scope() {
-        let posts = |head: Head<'_>| head.method() == Method::POST;
-        let covers = |scope: Scope, method: &str| {
-            scope.covers(Head::of_request(&Request::builder().method(method).uri("/a").body(()).unwrap()))
-        };
-        assert!(covers(Scope::path("/a").unwrap().narrowed(posts), "POST"));
-        assert!(!covers(Scope::path("/a").unwrap().narrowed(posts), "GET"));
-        assert!(!covers(Scope::path("/b").unwrap().narrowed(posts), "POST"));
-        assert!(covers(Scope::EVERYWHERE.narrowed(posts), "POST"));
-        assert!(!covers(Scope::EVERYWHERE.narrowed(posts), "GET"));
     }
 
     #[test]

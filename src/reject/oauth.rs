@@ -40,9 +40,7 @@ fn document(rejection: &Rejection) -> Bytes {
 
 fn error_code(kind: RejectionKind) -> &'static str {
     match kind {
-        RejectionKind::InvalidRequest | RejectionKind::TooLarge | RejectionKind::UnsupportedMediaType => {
-            "invalid_request"
-        }
+        RejectionKind::InvalidRequest => "invalid_request",
         RejectionKind::Unauthenticated | RejectionKind::Redirect => "login_required",
         RejectionKind::Forbidden => "access_denied",
         RejectionKind::RateLimited | RejectionKind::QuotaImpossible => "rate_limit_exceeded",
@@ -78,8 +76,6 @@ mod tests {
             (RejectionKind::InvalidRequest, 400, "invalid_request"),
             (RejectionKind::Unauthenticated, 401, "login_required"),
             (RejectionKind::Forbidden, 403, "access_denied"),
-            (RejectionKind::TooLarge, 413, "invalid_request"),
-            (RejectionKind::UnsupportedMediaType, 415, "invalid_request"),
             (RejectionKind::RateLimited, 429, "rate_limit_exceeded"),
             (RejectionKind::QuotaImpossible, 429, "rate_limit_exceeded"),
             (RejectionKind::Unavailable, 503, "temporarily_unavailable"),
@@ -99,9 +95,9 @@ mod tests {
     #[test]
     fn a_grpc_client_gets_trailers() {
         let request = Request::builder().header("content-type", "application/grpc").body(()).unwrap();
-        let rejection = Rejection::new(RejectionKind::TooLarge, "too long");
+        let rejection = Rejection::new(RejectionKind::Unavailable, "down");
         let response: Response<Bytes> = rejection.into_response(Head::of_request(&request), &OAuthJson);
-        assert_eq!((response.status().as_u16(), &response.headers()["grpc-status"]), (200, &"8".parse().unwrap()));
+        assert_eq!((response.status().as_u16(), &response.headers()["grpc-status"]), (200, &"14".parse().unwrap()));
         assert!(response.body().is_empty());
     }
 }

@@ -26,10 +26,6 @@ named_enum! {
         Unauthenticated = "unauthenticated",
         /// The caller is known and has no access: 403.
         Forbidden = "forbidden",
-        /// The body is longer than allowed: 413.
-        TooLarge = "too_large",
-        /// The content type or coding of the body is not supported: 415.
-        UnsupportedMediaType = "unsupported_media_type",
         /// The tenant has too little of its budget left at the moment: 429.
         RateLimited = "rate_limited",
         /// The request costs more than the quota allows, so no retry helps: 429.
@@ -54,8 +50,6 @@ impl RejectionKind {
             Self::InvalidRequest => StatusCode::BAD_REQUEST,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RateLimited | Self::QuotaImpossible => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -67,9 +61,9 @@ impl RejectionKind {
     const fn grpc_code(self) -> &'static str {
         match self {
             Self::Answered => "0",
-            Self::InvalidRequest | Self::UnsupportedMediaType => "3",
+            Self::InvalidRequest => "3",
             Self::Forbidden => "7",
-            Self::TooLarge | Self::RateLimited | Self::QuotaImpossible => "8",
+            Self::RateLimited | Self::QuotaImpossible => "8",
             Self::Internal => "13",
             Self::Unavailable => "14",
             // gRPC clients follow no redirects

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
 use tokio::time::timeout;
 
 use crate::{
-    http::{body::Body, replay::Reader},
+    http::{body::Body, reader::Reader},
     support::roots::certificates,
     util::error::ConfigError,
 };
@@ -79,7 +79,7 @@ impl Outgoing {
             let (head, body) = self.send(request).await?.into_parts();
             let (mut body, mut reader) = (pin!(body), Reader::default());
             let read = poll_fn(|cx| reader.poll(body.as_mut(), most, cx)).await;
-            Ok(Response::from_parts(head, read.map_err(|_| Failure::Body)?.data))
+            Ok(Response::from_parts(head, read.map_err(|_| Failure::Body)?))
         };
         timeout(deadline, exchange).await.map_err(|_| Failure::TooSlow)?
     }

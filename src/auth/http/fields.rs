@@ -11,7 +11,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{
     auth::http::problem::{Code, Problem},
-    http::{drain::read_whole, replay::ReadError},
+    http::{drain::read_whole, reader::ReadError},
     util::json::{self, JsonError},
 };
 
@@ -203,7 +203,7 @@ fn check_type(headers: &HeaderMap, wanted: &str, otherwise: &'static str) -> Res
 }
 
 async fn read_body_bytes<B: http_body::Body<Data = Bytes>>(body: B) -> Result<Bytes, Problem> {
-    read_whole(body).await.map(|whole| whole.data).map_err(|error| unreadable(&error))
+    read_whole(body).await.map_err(|error| unreadable(&error))
 }
 
 fn unreadable(error: &ReadError) -> Problem {
