@@ -449,7 +449,6 @@ async fn a12_a_grpc_client_gets_a_grpc_status_from_every_responder() {
     }
     check(StatusOnly).await;
     check(ProblemJson).await;
-    check(tollgate::reject::OAuthJson).await;
     check(Own).await;
     check(|rejection: &Rejection, head: Head<'_>| {
         assert!(rejection.is_grpc() && head.is_grpc());

@@ -13,13 +13,13 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
-use tollgate::{PkceLayer, pkce::CodeChallenge, reject::OAuthJson};
+use tollgate::{PkceLayer, ProblemJson, pkce::CodeChallenge};
 use tower::{ServiceBuilder, service_fn};
 
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 const QUERY: &str = "code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256";
-const REQUIRED: &str = r#"{"error":"invalid_request","error_description":"code challenge required"}"#;
-const UNSUPPORTED: &str = r#"{"error":"invalid_request","error_description":"transform algorithm not supported"}"#;
+const REQUIRED: &str = "code challenge required";
+const UNSUPPORTED: &str = "transform algorithm not supported";
 
 /// Sends these bytes. Returns the response without its date and with sorted headers.
 async fn exchange(server: SocketAddr, request: &str) -> String {
@@ -45,11 +45,14 @@ fn post(target: &str, content_type: &str, body: &str) -> String {
     )
 }
 
-fn refusal(status: &str, body: &str) -> String {
+/// The complete response to a request that the layer refuses for this reason.
+fn refusal(reason: &str) -> String {
+    let body = format!(
+        r#"{{"type":"about:blank","title":"Bad Request","status":400,"detail":"{reason}","kind":"invalid_request"}}"#
+    );
     let len = body.len();
     format!(
-        "HTTP/1.1 {status}\r\ncache-control: no-store\r\nconnection: close\r\ncontent-length: {len}\r\ncontent-type: application/json\r\n\
-         pragma: no-cache\r\n\r\n{body}"
+        "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: {len}\r\ncontent-type: application/problem+json\r\n\r\n{body}"
     )
 }
 
@@ -62,7 +65,7 @@ async fn hyper_server() -> SocketAddr {
         Ok::<_, hyper::Error>(Response::new(Full::<Bytes>::from(answer)))
     });
     let service =
-        ServiceBuilder::new().layer(PkceLayer::new("/authorize").unwrap().respond_with(OAuthJson)).service(echo);
+        ServiceBuilder::new().layer(PkceLayer::new("/authorize").unwrap().respond_with(ProblemJson)).service(echo);
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
@@ -77,18 +80,17 @@ async fn hyper_server() -> SocketAddr {
 #[tokio::test]
 async fn c012_c013_complete_responses_to_bad_queries_in_hyper() {
     let server = hyper_server().await;
-    let bad = |body| refusal("400 Bad Request", body);
-    assert_eq!(exchange(server, &get("/authorize")).await, bad(REQUIRED));
-    assert_eq!(exchange(server, &get("/authorize?state=x")).await, bad(REQUIRED));
+    assert_eq!(exchange(server, &get("/authorize")).await, refusal(REQUIRED));
+    assert_eq!(exchange(server, &get("/authorize?state=x")).await, refusal(REQUIRED));
     for method in ["", "&code_challenge_method=plain", "&code_challenge_method=s256"] {
         let target = format!("/authorize?code_challenge={CHALLENGE}{method}");
-        assert_eq!(exchange(server, &get(&target)).await, bad(UNSUPPORTED), "{method}");
+        assert_eq!(exchange(server, &get(&target)).await, refusal(UNSUPPORTED), "{method}");
     }
-    let twice = r#"{"error":"invalid_request","error_description":"a parameter appears more than once"}"#;
-    assert_eq!(exchange(server, &get(&format!("/authorize?{QUERY}&code_challenge=x"))).await, bad(twice));
+    let twice = "a parameter appears more than once";
+    assert_eq!(exchange(server, &get(&format!("/authorize?{QUERY}&code_challenge=x"))).await, refusal(twice));
     // the challenge must be in the query, even if the body has one
     let form = "application/x-www-form-urlencoded";
-    assert_eq!(exchange(server, &post("/authorize", form, QUERY)).await, bad(REQUIRED));
+    assert_eq!(exchange(server, &post("/authorize", form, QUERY)).await, refusal(REQUIRED));
 }
 
 #[tokio::test]
@@ -152,7 +154,7 @@ mod axum_server {
         let address = listener.local_addr().unwrap();
         let router = Router::new()
             .route("/authorize", routing::get(async |challenge: CodeChallenge| challenge.to_string()))
-            .layer(PkceLayer::new("/authorize").unwrap().respond_with(OAuthJson))
+            .layer(PkceLayer::new("/authorize").unwrap().respond_with(ProblemJson))
             .route("/bare", routing::get(async |challenge: CodeChallenge| challenge.to_string()))
             .route("/maybe", routing::get(async |challenge: Option<CodeChallenge>| format!("{challenge:?}")))
             .nest_service(
@@ -177,7 +179,7 @@ mod axum_server {
     #[tokio::test]
     async fn c012_complete_responses_without_a_challenge() {
         let server = server().await;
-        assert_eq!(exchange(server, &get("/authorize")).await, refusal("400 Bad Request", REQUIRED));
+        assert_eq!(exchange(server, &get("/authorize")).await, refusal(REQUIRED));
         assert_eq!(
             exchange(server, &get("/mounted")).await,
             "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"

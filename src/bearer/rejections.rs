@@ -133,7 +133,6 @@ impl BearerRejections {
         }
         let challenge = self.asks(scheme, &error);
         challenge_rejection(RejectionKind::Forbidden, "the access token lacks a required scope", challenge)
-            .error("insufficient_scope")
     }
 
     /// Asks for a stronger or a newer authentication of the user.
@@ -147,7 +146,7 @@ impl BearerRejections {
             _ = write!(parameters, r#", max_age="{}""#, age.as_secs());
         }
         let detail = "the user must authenticate again, or in a stronger way";
-        challenge_rejection(RejectionKind::Unauthenticated, detail, self.asks(scheme, &parameters)).error(ERROR)
+        challenge_rejection(RejectionKind::Unauthenticated, detail, self.asks(scheme, &parameters))
     }
 
     pub(super) fn unproved(&self, error: DpopError) -> Rejection {
@@ -172,7 +171,7 @@ impl BearerRejections {
     }
 
     fn error(&self, kind: RejectionKind, why: &'static str, tried: Scheme, error: &'static str) -> Rejection {
-        challenge_rejection(kind, why, self.asks(tried, &format!(r#", error="{error}""#))).error(error)
+        challenge_rejection(kind, why, self.asks(tried, &format!(r#", error="{error}""#)))
     }
 }
 

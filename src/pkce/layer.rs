@@ -51,7 +51,7 @@ impl<R> PkceLayer<R> {
         Self { log: Some(log), ..self }
     }
 
-    /// Sets how rejections are answered; see [`OAuthJson`](crate::reject::OAuthJson).
+    /// Sets how rejections are answered; see [`Respond`](crate::reject::Respond).
     pub fn respond_with<R2>(self, respond: R2) -> PkceLayer<R2> {
         PkceLayer { scope: self.scope, log: self.log, respond }
     }

@@ -2,12 +2,10 @@
 //! response of your body type.
 
 pub(crate) mod grpc;
-mod oauth;
 mod rejection;
 mod respond;
 
 pub use self::{
-    oauth::OAuthJson,
     rejection::{Rejection, RejectionKind},
     respond::{ProblemJson, Respond, StatusOnly},
 };

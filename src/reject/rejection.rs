@@ -85,7 +85,6 @@ struct Reason {
     kind: RejectionKind,
     detail: Cow<'static, str>,
     violated: Option<&'static str>,
-    error: Option<&'static str>,
     retry_after: Option<Duration>,
     has_pushback: bool,
     grpc: bool,
@@ -101,7 +100,6 @@ impl Rejection {
             kind,
             detail: detail.into(),
             violated: None,
-            error: None,
             retry_after: None,
             has_pushback: true,
             grpc: false,
@@ -122,9 +120,6 @@ impl Rejection {
 
         /// Sets the key of the limit that rejected the request.
         pub fn with_limit_key(key: impl Into<LimitKey>) { 0.limit_key: Some(key.into()) }
-
-        /// Sets the OAuth error code, if it is not the one of the kind.
-        pub(crate) fn error(error: &'static str) { 0.error: Some(error) }
     }
 
     /// Sets when a retry may succeed. The header has whole seconds, rounded up and never 0,
@@ -189,10 +184,6 @@ impl Rejection {
     /// Returns the policy that was violated, if there is one.
     pub fn violated_policy(&self) -> Option<&'static str> {
         self.0.violated
-    }
-
-    pub(super) fn error_code(&self) -> Option<&'static str> {
-        self.0.error
     }
 
     /// Returns when a retry may succeed, if a retry helps.

@@ -25,7 +25,7 @@ use crate::{http::head::Head, util::json_object::JsonObject};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't make a response with the body `{B}`",
-    note = "`StatusOnly` needs `{B}: Default`, `ProblemJson` and `OAuthJson` need `{B}: From<bytes::Bytes>`; for any other body pass a closure `|rejection: &Rejection, head: Head<'_>| -> Response<{B}>`"
+    note = "`StatusOnly` needs `{B}: Default`, `ProblemJson` needs `{B}: From<bytes::Bytes>`; for any other body pass a closure `|rejection: &Rejection, head: Head<'_>| -> Response<{B}>`"
 )]
 pub trait Respond<B>: Clone {
     /// Makes the response to the request with this head.
@@ -139,7 +139,7 @@ fn problem(rejection: &Rejection) -> Bytes {
     problem.end().into()
 }
 
-pub(super) fn with_status<B>(status: StatusCode, body: B) -> Response<B> {
+fn with_status<B>(status: StatusCode, body: B) -> Response<B> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response

@@ -121,7 +121,7 @@ impl Requirements {
                 value.push_str(&format!(r#", {name}="{number}""#));
             }
         }
-        let rejection = Rejection::new(kind, detail).error(error);
+        let rejection = Rejection::new(kind, detail);
         match HeaderValue::from_str(&value) {
             Ok(value) => rejection.header(header::WWW_AUTHENTICATE, value),
             Err(_) => rejection.header(header::WWW_AUTHENTICATE, challenge.clone()),
