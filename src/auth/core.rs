@@ -282,6 +282,6 @@ impl Core {
 }
 
 /// Returns the names of the methods that were proved (RFC 8176).
-pub(crate) fn amr(proofs: &[Proof]) -> Box<[Box<str>]> {
+pub(crate) fn amr(proofs: &[Proof]) -> Vec<Box<str>> {
     MethodSet::of_proofs(proofs).amr().into_iter().map(Box::from).collect()
 }

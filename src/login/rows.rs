@@ -9,7 +9,7 @@ use super::{
 use crate::{
     client::Scopes,
     pkce::CodeChallenge,
-    session::{Authentication, Proof, UserId},
+    session::Authentication,
     store::compact::{row_enum, row_struct, row_text, stored_row},
     user::Identifier,
     util::public_id::PublicId,
@@ -55,13 +55,11 @@ row_struct!(OpenRedirect { provider, state, query });
 row_struct!(OpenChallenge { digest, expires_at });
 row_struct!(Timeouts { idle, absolute, completion });
 row_struct!(Authentication { tenant, user, generation, proofs, acr });
-row_struct!(Proof { method, at, mark, elsewhere });
 
 row_text! {
-    UserId: as_str, |text: &str| UserId::parse(text).ok();
-    Identifier: as_str, |text: &str| Some(Identifier::restore(text));
-    Scopes: to_string, |text: &str| Scopes::parse(text).ok();
-    CodeChallenge: as_str, |text: &str| CodeChallenge::parse(text).ok();
+    Identifier: as_str, |reader| Some(Identifier::restore(reader.text()?));
+    Scopes: to_string, |reader| Scopes::parse(reader.text()?).ok();
+    CodeChallenge: as_str, |reader| CodeChallenge::parse(reader.text()?).ok();
 }
 row_struct!(Wanted {
     is_confirmed,
@@ -85,6 +83,7 @@ mod tests {
     use crate::{
         login::{Keyed, LoginLimits, OneTimeCode},
         policy::{EnrolledFactors, Method, MethodSet, Policies, Policy},
+        session::{Proof, UserId},
         store::{
             StoreErrorKind,
             compact::{Reader, RowPart, Writer},

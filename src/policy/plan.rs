@@ -30,7 +30,7 @@ pub struct LoginPlan {
     pub(crate) is_extended: bool,
 }
 
-row_text!(Method: as_str, Method::from_name;);
+row_text!(Method: as_str, |reader| Method::from_name(reader.text()?););
 
 impl RowPart for MethodSet {
     fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {

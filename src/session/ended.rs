@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::rows::{ENDED, LIVE, LIVE_ON_DEVICE, SESSIONS, corrupt};
+use super::rows::{ENDED, LIVE, SESSIONS};
 use crate::{
     gate::MaybeReady,
     store::{
-        AnyStore, BoxFuture, Key, StoreError,
+        AnyStore, BoxFuture, Key, StoreError, StoreErrorKind,
         table::{Stored, Table, Value},
     },
     util::{clock::Clock, public_id::PublicId},
@@ -24,14 +24,14 @@ pub(super) struct EndMark {
 impl Value for EndMark {
     /// Never called: this view of the table only reads.
     fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        Err(corrupt())
+        Err(StoreErrorKind::NotOffered.into())
     }
 
     fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        match bytes.first() {
+        match bytes.first_chunk() {
             Some(&ENDED) => Ok(Self { has_ended: true }),
-            Some(&LIVE | &LIVE_ON_DEVICE) => Ok(Self { has_ended: false }),
-            _ => Err(corrupt()),
+            Some(&LIVE) => Ok(Self { has_ended: false }),
+            _ => Err(StoreErrorKind::Corrupt.into()),
         }
     }
 }

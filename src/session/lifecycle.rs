@@ -67,7 +67,7 @@ impl Sessions {
         &self,
         session: &Session,
         keep: impl Fn(&Proof) -> Option<Proof> + Send + Sync,
-        amr: impl Fn(&[Proof]) -> Option<Box<[Box<str>]>> + Send + Sync,
+        amr: impl Fn(&[Proof]) -> Option<Vec<Box<str>>> + Send + Sync,
     ) -> Result<Option<Session>, StoreError> {
         let kept = |proofs: &[Proof]| proofs.iter().filter_map(&keep).collect::<Vec<_>>();
         if kept(session.proofs()) == session.proofs() {
@@ -85,7 +85,7 @@ impl Sessions {
                 return Change::Keep(Some((Arc::clone(row), true)));
             }
             let Some(amr) = amr(&proofs) else {
-                let ended = SessionRow::Ended(Box::new(row.tenant.clone()));
+                let ended = SessionRow::Ended(Arc::new(row.tenant.clone()));
                 return Change::Put(ended, row.times.expires + KEPT_AFTER_END, Some((Arc::clone(row), false)));
             };
             details.acr = details.acr.filter(|_| proofs.len() == details.proofs.len());
@@ -254,7 +254,7 @@ impl Sessions {
                 }
                 None => (None, listed.expires()),
             };
-            Change::Put(SessionRow::Ended(Box::new(tenant.clone())), expires + KEPT_AFTER_END, lived)
+            Change::Put(SessionRow::Ended(Arc::new(tenant.clone())), expires + KEPT_AFTER_END, lived)
         };
         let lived = self.rows().update(None, listed.sid.as_bytes(), end).await?;
         Ok(lived.map(|row| Session::new(listed.sid, row)))

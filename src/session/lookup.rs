@@ -156,7 +156,7 @@ impl Sessions {
         let Some(Stored { value, version, expires_at }) = found else { return CookieCheck::Refused(None) };
         let refused = |kind, tenant| CookieCheck::Refused(Some((kind, tenant)));
         let mut row = match value {
-            SessionRow::Ended(tenant) => return refused(EventKind::SessionUseAfterExpire, *tenant),
+            SessionRow::Ended(tenant) => return refused(EventKind::SessionUseAfterExpire, Tenant::clone(&tenant)),
             SessionRow::Live(row) => row,
         };
         // check the secret first: the sid is public, and callers without the secret must learn nothing

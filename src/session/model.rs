@@ -48,7 +48,7 @@ pub(super) fn proved(tenant: &str, user: &str, generation: u64, methods: &[&str]
 }
 
 /// The amr that `keep_proofs` computes in tests. One proof is enough.
-pub(super) fn amr(proofs: &[Proof]) -> Option<Box<[Box<str>]>> {
+pub(super) fn amr(proofs: &[Proof]) -> Option<Vec<Box<str>>> {
     (!proofs.is_empty()).then(|| proofs.iter().map(|proof| proof.method.clone()).collect())
 }
 

@@ -8,7 +8,7 @@ use std::{convert::identity, sync::Arc};
 use super::error::{StoreError, StoreErrorKind};
 use crate::{
     tenant::Tenant,
-    util::{public_id::PublicId, secret::SecretDigest},
+    util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
 };
 
 /// A value that is a part of rows.
@@ -17,10 +17,19 @@ pub(crate) trait RowPart: Sized {
 
     /// Returns `None` if the row is malformed.
     fn read_part(reader: &mut Reader<'_>) -> Option<Self>;
+
+    /// Does the same without keeping the value.
+    fn check_part(reader: &mut Reader<'_>) -> Option<()> {
+        Self::read_part(reader).map(drop)
+    }
+}
+
+/// Checks a field of a struct.
+pub(crate) fn check_field<S, T: RowPart>(_: impl Fn(&S) -> &T, reader: &mut Reader<'_>) -> Option<()> {
+    T::check_part(reader)
 }
 
 /// Makes a struct a part of rows: its fields in this order.
-#[allow(unused_macros, reason = "rows of features that are off")]
 macro_rules! row_struct {
     ($name:ident($field:ident)) => {
         impl $crate::store::compact::RowPart for $name {
@@ -46,13 +55,17 @@ macro_rules! row_struct {
                 // evaluated in this order
                 Some(Self { $($field: $crate::store::compact::RowPart::read_part(reader)?),+ })
             }
+
+            fn check_part(reader: &mut $crate::store::compact::Reader<'_>) -> Option<()> {
+                $($crate::store::compact::check_field(|own: &Self| &own.$field, reader)?;)+
+                Some(())
+            }
         }
     };
 }
 pub(crate) use row_struct;
 
 /// Makes an enum a part of rows: a number for the variant, and its value. Numbers are never reused with another meaning.
-#[allow(unused_macros, reason = "rows of features that are off")]
 macro_rules! row_enum {
     ($name:ident { $($number:literal => $variant:ident $(($value:ty))?),+ $(,)? }) => {
         impl $crate::store::compact::RowPart for $name {
@@ -79,24 +92,33 @@ macro_rules! row_enum {
 }
 pub(crate) use row_enum;
 
-/// Makes types with a text a part of rows: the method that returns the text, and how to read it.
+/// Makes types with a text a part of rows: the method that returns the text, and a function that reads it. A second one
+/// can check it without keeping it.
 macro_rules! row_text {
-    ($($name:ty: $as_text:ident, $read:expr;)+) => {$(
+    ($($name:ty: $as_text:ident, $read:expr $(, $check:expr)?;)+) => {$(
         impl $crate::store::compact::RowPart for $name {
             fn write_part(&self, writer: &mut $crate::store::compact::Writer) -> Result<(), $crate::store::StoreError> {
                 writer.text(self.$as_text().as_ref())
             }
 
             fn read_part(reader: &mut $crate::store::compact::Reader<'_>) -> Option<Self> {
-                reader.text().and_then($read)
+                $crate::store::compact::read_with(reader, $read)
             }
+
+            $(fn check_part(reader: &mut $crate::store::compact::Reader<'_>) -> Option<()> {
+                $crate::store::compact::read_with(reader, $check)
+            })?
         }
     )+};
 }
 pub(crate) use row_text;
 
+/// Lets the compiler know what a closure reads from.
+pub(crate) fn read_with<'r, T>(reader: &mut Reader<'r>, read: impl FnOnce(&mut Reader<'r>) -> Option<T>) -> Option<T> {
+    read(reader)
+}
+
 /// Makes a [`RowPart`] a row of this kind. A number is never used again with another meaning.
-#[allow(unused_macros, reason = "rows of features that are off")]
 macro_rules! stored_row {
     ($name:ty, $kind:literal, $error:literal) => {
         impl $crate::store::table::Value for $name {
@@ -161,19 +183,6 @@ impl Writer {
     pub(crate) fn text(&mut self, text: &str) -> Result<(), StoreError> {
         self.len(text.len())?;
         self.0.extend_from_slice(text.as_bytes());
-        Ok(())
-    }
-
-    /// Writes a text of up to 255 bytes after its length in one byte.
-    pub(crate) fn short_text(&mut self, text: &str) -> Result<(), StoreError> {
-        self.short_len(text.len())?;
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
-    }
-
-    /// Writes a length of up to 255 in one byte.
-    pub(crate) fn short_len(&mut self, len: usize) -> Result<(), StoreError> {
-        self.byte(u8::try_from(len).map_err(|_| StoreErrorKind::TooLarge)?);
         Ok(())
     }
 
@@ -248,20 +257,13 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.sized_bytes()?).ok()
+    }
+
+    /// Reads the bytes of a text, for types that check them.
+    pub(crate) fn sized_bytes(&mut self) -> Option<&'a [u8]> {
         let len = self.len()?;
-        std::str::from_utf8(self.split(len)?).ok()
-    }
-
-    /// Reads up to 255 bytes that follow their length in one byte.
-    #[inline]
-    pub(crate) fn short_bytes(&mut self) -> Option<&'a [u8]> {
-        let len = self.byte()?;
-        self.split(len.into())
-    }
-
-    #[inline]
-    pub(crate) fn short_text(&mut self) -> Option<&'a str> {
-        std::str::from_utf8(self.short_bytes()?).ok()
+        self.split(len)
     }
 
     /// Reads a value if there is one.
@@ -309,13 +311,14 @@ row_bytes! {
     u64: u64::to_le_bytes, u64::from_le_bytes;
     [u8; 32]: identity, identity;
     PublicId: |id: PublicId| *id.as_bytes(), PublicId::from_bytes;
+    UnixTime: |time: UnixTime| time.as_nanos().to_le_bytes(), |bytes| UnixTime::from_nanos(u64::from_le_bytes(bytes));
     SecretDigest: |digest: SecretDigest| *digest.as_bytes(), SecretDigest::from_bytes;
 }
 
 row_text! {
-    String: as_str, |text: &str| Some(text.to_owned());
-    Box<str>: as_ref, |text: &str| Some(text.into());
-    Tenant: as_str, |text: &str| Tenant::parse(text).ok();
+    String: as_str, |reader| reader.text().map(str::to_owned);
+    Box<str>: as_ref, |reader| reader.text().map(Box::from), |reader| reader.text().map(drop);
+    Tenant: as_str, |reader| Tenant::parse(reader.sized_bytes()?).ok();
 }
 
 impl RowPart for bool {
@@ -359,6 +362,10 @@ impl<T: RowPart> RowPart for Vec<T> {
     fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
         reader.list(T::read_part)
     }
+
+    fn check_part(reader: &mut Reader<'_>) -> Option<()> {
+        (0..reader.len()?).try_for_each(|_| T::check_part(reader))
+    }
 }
 
 impl<A: RowPart, B: RowPart> RowPart for (A, B) {
@@ -382,5 +389,10 @@ impl<T: RowPart> RowPart for Option<T> {
     fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
         let [is_present] = reader.flags()?;
         reader.present(is_present)
+    }
+
+    fn check_part(reader: &mut Reader<'_>) -> Option<()> {
+        let [is_present] = reader.flags()?;
+        if is_present { T::check_part(reader) } else { Some(()) }
     }
 }

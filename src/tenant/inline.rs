@@ -15,7 +15,10 @@ impl<const PLACE: usize> InlineBytes<PLACE> {
         const { assert!(PLACE <= u8::MAX as usize) }
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
         if len > PLACE {
-            return Self::Shared(parts.concat().into());
+            return Self::Shared(match parts {
+                [all] => Arc::from(*all),
+                _ => parts.concat().into(),
+            });
         }
         let mut new = Self::InPlace { len: len as u8, bytes: [0; PLACE] };
         // filled where it is returned, because a copy would cost more

@@ -65,10 +65,10 @@ row_struct!(OwnContact { contact, verified });
 row_enum!(Contact { 0 => Email(EmailAddress), 1 => Phone(PhoneNumber) });
 
 row_text! {
-    PasswordHash: as_str, |text: &str| PasswordHash::parse(text).ok();
+    PasswordHash: as_str, |reader| PasswordHash::parse(reader.text()?).ok();
     // they were checked before they were stored
-    EmailAddress: as_str, |text: &str| Some(EmailAddress::restore(text));
-    PhoneNumber: as_str, |text: &str| Some(PhoneNumber::restore(text));
+    EmailAddress: as_str, |reader| Some(EmailAddress::restore(reader.text()?));
+    PhoneNumber: as_str, |reader| Some(PhoneNumber::restore(reader.text()?));
 }
 
 /// As JSON.
