@@ -122,23 +122,18 @@ impl Sessions {
         {
             return MaybeReady::Ready(Err(error));
         }
-        let (now, mut checked) = (self.rows().now(), CookieCheck::Refused(None));
-        let viewed = self.rows().view_at(&key, now, |found| checked = self.check(cookie, found, now));
-        let checked = match viewed {
-            Some(viewed) => viewed.map(|()| checked),
-            None => match self.rows().get_at(&key) {
-                MaybeReady::Ready(found) => found.map(|found| self.check(cookie, found, now)),
-                MaybeReady::Pending(found) => {
-                    let (sessions, cookie) = (self.clone(), *cookie);
-                    return MaybeReady::Pending(Box::pin(async move {
-                        let found = found.await?;
-                        // last, because the read may have shown that it has moved
-                        sessions.store().cutoff().wait().await?;
-                        let checked = sessions.check(&cookie, found, sessions.rows().now());
-                        Ok(sessions.finish(&cookie, checked).await)
-                    }));
-                }
-            },
+        let checked = match self.rows().get_at(&key) {
+            MaybeReady::Ready(found) => found.map(|found| self.check(cookie, found, self.rows().now())),
+            MaybeReady::Pending(found) => {
+                let (sessions, cookie) = (self.clone(), *cookie);
+                return MaybeReady::Pending(Box::pin(async move {
+                    let found = found.await?;
+                    // last, because the read may have shown that it has moved
+                    sessions.store().cutoff().wait().await?;
+                    let checked = sessions.check(&cookie, found, sessions.rows().now());
+                    Ok(sessions.finish(&cookie, checked).await)
+                }));
+            }
         };
         match checked {
             Err(error) => MaybeReady::Ready(Err(error)),
@@ -150,7 +145,7 @@ impl Sessions {
         }
     }
 
-    /// Compares a cookie with the row of its session. Only looks, because the row may be locked.
+    /// Compares a cookie with the row of its session.
     #[inline]
     fn check(&self, cookie: &SessionCookie, found: Option<Stored<SessionRow>>, now: UnixTime) -> CookieCheck {
         let Some(Stored { value, version, expires_at }) = found else { return CookieCheck::Refused(None) };

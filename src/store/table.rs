@@ -10,7 +10,7 @@ use super::{
     contract::BoxFuture,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, EntryView, Expected, Operation, Record, Version, WriteOutcome},
+    record::{Entry, Expected, Operation, Record, Version, WriteOutcome},
     scan::{ScanCursor, ScanPage},
 };
 use crate::{
@@ -116,7 +116,7 @@ impl<T: Value> Table<T> {
     }
 
     /// Returns a value. This is the hot path: if the store returns immediately, so does this
-    /// function. Values in memory are read in place.
+    /// function.
     pub(crate) fn get(
         &self,
         tenant: Option<&Tenant>,
@@ -130,9 +130,6 @@ impl<T: Value> Table<T> {
 
     /// Like [`get`](Self::get), with a prepared key.
     pub(crate) fn get_at(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Stored<T>>, StoreError>>> {
-        if let Some(seen) = self.view_at(key, self.now(), |found| found) {
-            return MaybeReady::Ready(seen);
-        }
         match self.store.get(key) {
             MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.decode_found(found.as_ref()))),
             MaybeReady::Pending(future) => {
@@ -140,17 +137,6 @@ impl<T: Value> Table<T> {
                 MaybeReady::Pending(Box::pin(async move { table.decode_found(future.await?.as_ref()) }))
             }
         }
-    }
-
-    /// Shows the value that is live at this time to `see`, if the store is in memory. `see` must be quick and must not use
-    /// the store.
-    pub(crate) fn view_at<R>(
-        &self,
-        key: &Key,
-        now: UnixTime,
-        see: impl FnOnce(Option<Stored<T>>) -> R,
-    ) -> Option<Result<R, StoreError>> {
-        self.store.view_entry(key, |found| read_at(now, found).map(see))
     }
 
     /// Returns since when the store has lost nothing, as far as the calls that have returned show.
@@ -331,15 +317,12 @@ impl<T: Value> Table<T> {
     }
 
     fn decode_found(&self, found: Option<&Entry>) -> Result<Option<Stored<T>>, StoreError> {
-        read_at(self.now(), found.map(Entry::as_entry_view))
+        let now = self.now();
+        let Some(Entry { value, version, expires_at }) = found.filter(|entry| now < entry.expires_at) else {
+            return Ok(None);
+        };
+        Ok(Some(Stored { value: T::decode_row(value)?, version: *version, expires_at: *expires_at }))
     }
-}
-
-fn read_at<T: Value>(now: UnixTime, found: Option<EntryView<'_>>) -> Result<Option<Stored<T>>, StoreError> {
-    let Some(EntryView { value, version, expires_at }) = found.filter(|entry| now < entry.expires_at) else {
-        return Ok(None);
-    };
-    Ok(Some(Stored { value: T::decode_row(value)?, version, expires_at }))
 }
 
 /// Reports the position only, because serde's messages quote the value.
