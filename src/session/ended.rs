@@ -6,8 +6,8 @@ use super::rows::{ENDED, LIVE, SESSIONS};
 use crate::{
     gate::MaybeReady,
     store::{
-        AnyStore, BoxFuture, Key, StoreError, StoreErrorKind,
-        table::{Stored, Table, Value},
+        AnyStore, BoxFuture, StoreError, StoreErrorKind,
+        table::{RowCheck, Table, Value},
     },
     util::{clock::Clock, public_id::PublicId},
 };
@@ -17,8 +17,8 @@ use crate::{
 pub(crate) struct EndedSessions(Table<EndMark>);
 
 /// A row of a session of which only the kind is read.
-pub(super) struct EndMark {
-    pub(super) has_ended: bool,
+pub(crate) struct EndMark {
+    pub(crate) has_ended: bool,
 }
 
 impl Value for EndMark {
@@ -43,29 +43,11 @@ impl EndedSessions {
 
     /// Returns whether the session was ended; at once if the store answers at once.
     pub(crate) fn contains(&self, sid: &PublicId) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
-        self.0.get(None, sid.as_bytes()).map(|row| row.map(has_ended))
+        self.0.get(None, sid.as_bytes()).map(|row| Ok(row?.is_some_and(|row| row.value.has_ended)))
     }
 
     /// Prepares a check of one session that can be repeated without allocating.
-    pub(crate) fn check(&self, sid: &PublicId) -> Result<SessionEndCheck, StoreError> {
-        Ok(SessionEndCheck { key: self.0.key(None, sid.as_bytes())?, rows: self.0.clone() })
+    pub(crate) fn check(&self, sid: &PublicId) -> Result<RowCheck<EndMark>, StoreError> {
+        self.0.check(None, sid.as_bytes())
     }
-}
-
-/// A repeatable check whether one session was ended.
-#[derive(Debug)]
-pub(crate) struct SessionEndCheck {
-    rows: Table<EndMark>,
-    key: Key,
-}
-
-impl SessionEndCheck {
-    /// Returns whether the session was ended; at once if the store answers at once.
-    pub(crate) fn has_ended(&self) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
-        self.rows.get_at(&self.key).map(|row| row.map(has_ended))
-    }
-}
-
-fn has_ended(row: Option<Stored<EndMark>>) -> bool {
-    row.is_some_and(|row| row.value.has_ended)
 }

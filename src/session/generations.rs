@@ -6,9 +6,9 @@ use super::identity::UserId;
 use crate::{
     gate::MaybeReady,
     store::{
-        AnyStore, BoxFuture, Key, StoreError, StoreErrorKind,
+        AnyStore, BoxFuture, StoreError, StoreErrorKind,
         batch::{Batch, OfUser},
-        table::{Change, Stored, Table, Value},
+        table::{Change, RowCheck, Stored, Table, Value},
     },
     tenant::Tenant,
     util::clock::{Clock, UnixTime},
@@ -75,22 +75,8 @@ impl Generations {
     }
 
     /// Prepares a check of one user that can be repeated without allocating.
-    pub(crate) fn check(&self, tenant: &Tenant, user: &UserId) -> Result<GenerationCheck, StoreError> {
-        Ok(GenerationCheck { key: self.0.key(Some(tenant), user.as_str().as_bytes())?, rows: self.0.clone() })
-    }
-}
-
-/// A repeatable read of the generation of one user.
-#[derive(Debug)]
-pub(crate) struct GenerationCheck {
-    rows: Table<Generation>,
-    key: Key,
-}
-
-impl GenerationCheck {
-    /// Returns the generation; at once if the store answers at once.
-    pub(crate) fn current(&self) -> MaybeReady<BoxFuture<'static, Result<u64, StoreError>>> {
-        self.rows.get_at(&self.key).map(|row| row.map(number_of))
+    pub(crate) fn check(&self, tenant: &Tenant, user: &UserId) -> Result<RowCheck<Generation>, StoreError> {
+        self.0.check(Some(tenant), user.as_str().as_bytes())
     }
 }
 
@@ -104,7 +90,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        store::{Entry, Memory, Operation, OperationOutcome, Record, Store, Version, WriteOutcome, table::ReadRow},
+        store::{
+            Entry, Key, Memory, Operation, OperationOutcome, Record, Store, Version, WriteOutcome, table::ReadRow,
+        },
         testing::{ManualClock, block_on},
     };
 
@@ -189,15 +177,16 @@ mod tests {
         let (acme, globex) = (Tenant::parse("acme").unwrap(), Tenant::parse("globex").unwrap());
         let (ada, grace) = (UserId::parse("ada").unwrap(), UserId::parse("grace").unwrap());
         let check = generations.check(&acme, &ada).unwrap();
-        let current = || block_on(check.current().wait()).unwrap();
-        assert_eq!(current(), 0);
+        let is_above = |own| block_on(check.finds(move |current| current.0 > own).wait()).unwrap();
+        let current = || block_on(generations.current(&acme, &ada).wait()).unwrap();
+        assert!(current() == 0 && !is_above(0));
         assert_eq!(block_on(generations.raise(&acme, &ada)).unwrap(), 1);
         // a clock that runs backwards changes nothing
         clock.set_wall(UnixTime::from_secs(1));
         assert_eq!(block_on(generations.raise(&acme, &ada)).unwrap(), 2);
         clock.set_wall(UnixTime::from_secs(1_000_000_000));
         clock.advance(Duration::from_secs(400 * 365 * 86400));
-        assert_eq!(current(), 2);
+        assert_eq!((current(), is_above(1), is_above(2)), (2, true, false));
         for (tenant, user) in [(&acme, &grace), (&globex, &ada)] {
             assert_eq!(block_on(generations.current(tenant, user).wait()).unwrap(), 0);
         }

@@ -23,14 +23,8 @@ const USE_RECORDED_EVERY: u64 = 60;
 
 pub(super) type LookupResult = Result<Option<Session>, StoreError>;
 
-/// The result of comparing a cookie with the row of its session.
-enum CookieCheck {
-    /// Refused, and this event must be counted.
-    Refused(Option<(EventKind, Tenant)>),
-    Accepted(Session),
-    /// Accepted, and its use must be recorded: replace the version that was read with this row.
-    UseIsDue(Stored<()>, Session),
-}
+/// The session of a cookie that was accepted. If its use is to be recorded, the row must still be as it was read.
+type Accepted = (Session, Option<Stored<()>>);
 
 impl Sessions {
     /// Finds the live session behind the cookies; at once if the store answers at once.
@@ -136,57 +130,45 @@ impl Sessions {
             }
         };
         match checked {
-            Err(error) => MaybeReady::Ready(Err(error)),
-            Ok(due @ CookieCheck::UseIsDue(..)) => {
+            Ok(due @ Some((_, Some(_)))) => {
                 let (sessions, cookie) = (self.clone(), *cookie);
                 MaybeReady::Pending(Box::pin(async move { Ok(sessions.finish(&cookie, due).await) }))
             }
-            Ok(checked) => MaybeReady::Ready(Ok(self.accepted(cookie, checked))),
+            checked => MaybeReady::Ready(checked.map(|accepted| accepted.map(|(session, _)| session))),
         }
     }
 
-    /// Compares a cookie with the row of its session.
+    /// Compares a cookie with the row of its session, and counts it if it is refused.
     #[inline]
-    fn check(&self, cookie: &SessionCookie, found: Option<Stored<SessionRow>>, now: UnixTime) -> CookieCheck {
-        let Some(Stored { value, version, expires_at }) = found else { return CookieCheck::Refused(None) };
-        let refused = |kind, tenant| CookieCheck::Refused(Some((kind, tenant)));
+    fn check(&self, cookie: &SessionCookie, found: Option<Stored<SessionRow>>, now: UnixTime) -> Option<Accepted> {
+        let Stored { value, version, expires_at } = found?;
+        let refuse = |kind, tenant: &Tenant| {
+            self.tally(kind, tenant, cookie.sid);
+            None
+        };
         let mut row = match value {
-            SessionRow::Ended(tenant) => return refused(EventKind::SessionUseAfterExpire, Tenant::clone(&tenant)),
+            SessionRow::Ended(tenant) => return refuse(EventKind::SessionUseAfterExpire, &tenant),
             SessionRow::Live(row) => row,
         };
         // check the secret first: the sid is public, and callers without the secret must learn nothing
         if !row.secret.matches(&cookie.secret) {
-            return refused(EventKind::SessionWrongSecret, row.tenant.clone());
+            return refuse(EventKind::SessionWrongSecret, &row.tenant);
         }
         if now >= self.end_of(&row.times) {
-            return refused(EventKind::SessionUseAfterExpire, row.tenant.clone());
+            return refuse(EventKind::SessionUseAfterExpire, &row.tenant);
         }
-        if !is_due(&row.times, now) {
-            return CookieCheck::Accepted(Session::new(cookie.sid, row));
-        }
-        Arc::make_mut(&mut row).times.last_use = now;
-        CookieCheck::UseIsDue(Stored { value: (), version, expires_at }, Session::new(cookie.sid, row))
+        let due = is_due(&row.times, now).then(|| {
+            Arc::make_mut(&mut row).times.last_use = now;
+            Stored { value: (), version, expires_at }
+        });
+        Some((Session::new(cookie.sid, row), due))
     }
 
     /// Records the use of the session if that is due, and returns the session unless the cookie was refused.
-    async fn finish(&self, cookie: &SessionCookie, checked: CookieCheck) -> Option<Session> {
-        match checked {
-            CookieCheck::UseIsDue(read, used) => self.record_use(cookie, &read, used).await,
-            checked => self.accepted(cookie, checked),
-        }
-    }
-
-    /// Returns the session unless the cookie was refused.
-    #[inline]
-    fn accepted(&self, cookie: &SessionCookie, checked: CookieCheck) -> Option<Session> {
-        match checked {
-            CookieCheck::Refused(event) => {
-                if let Some((kind, tenant)) = event {
-                    self.tally(kind, &tenant, cookie.sid);
-                }
-                None
-            }
-            CookieCheck::Accepted(session) | CookieCheck::UseIsDue(_, session) => Some(session),
+    async fn finish(&self, cookie: &SessionCookie, accepted: Option<Accepted>) -> Option<Session> {
+        match accepted? {
+            (used, Some(read)) => self.record_use(cookie, &read, used).await,
+            (session, None) => Some(session),
         }
     }
 
@@ -197,7 +179,7 @@ impl Sessions {
         let row = SessionRow::Live(Arc::clone(used.row()));
         match self.rows().swap(None, cookie.sid.as_bytes(), read, &row, keep_until).await {
             Ok(WriteOutcome::Done(_)) => Some(used),
-            Ok(WriteOutcome::Lost(instead)) => self.accepted(cookie, self.check(cookie, instead, self.rows().now())),
+            Ok(WriteOutcome::Lost(instead)) => Some(self.check(cookie, instead, self.rows().now())?.0),
             // the session lives; if its use is not recorded, it only ends earlier
             Err(error) => {
                 crate::util::trace::failure!("the use of a session could not be recorded", &error);

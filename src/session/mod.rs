@@ -201,8 +201,8 @@ mod races;
 
 pub(crate) use self::sessions::EVENT_KINDS;
 pub(crate) use self::{
-    ended::{EndedSessions, SessionEndCheck},
-    generations::{GenerationCheck, Generations, UserBatch},
+    ended::{EndMark, EndedSessions},
+    generations::{Generation, Generations, UserBatch},
     identity::{Authentication, Proof},
     layer::{
         cached_claims::{ClaimsResult, ClaimsSource},

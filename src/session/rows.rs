@@ -371,7 +371,7 @@ mod tests {
             assert!(matches!(outcome, WriteOutcome::Done(_)));
             let check = ended.check(&sid).unwrap();
             for _ in 0..2 {
-                assert_eq!(block_on(check.has_ended().wait()).ok(), expected, "{number}");
+                assert_eq!(block_on(check.finds(|mark| mark.has_ended).wait()).ok(), expected, "{number}");
             }
             assert_eq!(block_on(ended.contains(&sid).wait()).ok(), expected, "{number}");
         }

@@ -312,6 +312,11 @@ impl<T: Value> Table<T> {
         Key::new(self.name, tenant, id)
     }
 
+    /// Prepares the check of a row that can be repeated without allocating.
+    pub(crate) fn check(&self, tenant: Option<&Tenant>, id: &[u8]) -> Result<RowCheck<T>, StoreError> {
+        Ok(RowCheck { key: self.key(tenant, id)?, table: self.clone() })
+    }
+
     fn record(&self, value: &T, expires_at: UnixTime) -> Result<Record, StoreError> {
         Record::new(Bytes::from(value.encode_row()?), self.now(), expires_at)
     }
@@ -322,6 +327,22 @@ impl<T: Value> Table<T> {
             return Ok(None);
         };
         Ok(Some(Stored { value: T::decode_row(value)?, version: *version, expires_at: *expires_at }))
+    }
+}
+
+/// A repeatable check of one row.
+pub(crate) struct RowCheck<T> {
+    table: Table<T>,
+    key: Key,
+}
+
+impl<T: Value> RowCheck<T> {
+    /// Returns whether there is a row like this; at once if the store answers at once.
+    pub(crate) fn finds(
+        &self,
+        is_like: impl Fn(&T) -> bool + Send + 'static,
+    ) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
+        self.table.get_at(&self.key).map(move |row| Ok(row?.is_some_and(|row| is_like(&row.value))))
     }
 }
 

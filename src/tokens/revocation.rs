@@ -6,10 +6,10 @@ use super::{grant::Grant, issued_claims};
 use crate::{
     bearer::AccessTokenClaims,
     gate::MaybeReady,
-    session::{EndedSessions, GenerationCheck, Generations, SessionEndCheck, UserId},
+    session::{EndMark, EndedSessions, Generation, Generations, UserId},
     store::{
-        AnyStore, BoxFuture, Key, StoreError,
-        table::{Change, Table},
+        AnyStore, BoxFuture, StoreError,
+        table::{Change, RowCheck, Table},
     },
     tenant::Tenant,
     util::{
@@ -65,7 +65,7 @@ impl Revocations {
     /// Prepares the check of an access token, which is repeated for every request.
     pub(super) fn check(&self, claims: &AccessTokenClaims) -> Result<RevocationCheck, StoreError> {
         let family =
-            issued_claims::family_of(&claims.jti).map(|id| self.families.key(None, id.as_bytes())).transpose()?;
+            issued_claims::family_of(&claims.jti).map(|id| self.families.check(None, id.as_bytes())).transpose()?;
         let session =
             claims.sid.as_deref().and_then(PublicId::parse).map(|sid| self.sessions.check(&sid)).transpose()?;
         let tenant = claims.tenant.as_deref().and_then(|tenant| Tenant::parse(tenant).ok());
@@ -101,9 +101,9 @@ fn may_have_lost(marks: &Table<()>, issued: u64) -> bool {
 /// A repeatable check of one access token. It allocates nothing if the store answers at once.
 pub(super) struct RevocationCheck {
     families: Table<()>,
-    family: Option<Key>,
-    session: Option<SessionEndCheck>,
-    user: Option<GenerationCheck>,
+    family: Option<RowCheck<()>>,
+    session: Option<RowCheck<EndMark>>,
+    user: Option<RowCheck<Generation>>,
     /// The generation of the user when the token was issued.
     generation: u64,
     /// When the token was issued.
@@ -113,10 +113,9 @@ pub(super) struct RevocationCheck {
 impl RevocationCheck {
     pub(super) fn is_revoked(&self) -> Answer {
         let own = self.generation;
-        let family = self.family.as_ref().map(|key| self.families.get_at(key).map(|row| row.map(|row| row.is_some())));
-        let session = self.session.as_ref().map(SessionEndCheck::has_ended);
-        let user =
-            self.user.as_ref().map(|user| user.current().map(move |current| current.map(|current| current > own)));
+        let family = self.family.as_ref().map(|family| family.finds(|()| true));
+        let session = self.session.as_ref().map(|session| session.finds(|mark| mark.has_ended));
+        let user = self.user.as_ref().map(|user| user.finds(move |current| u64::from(*current) > own));
         // once it is known, `may_have_lost` compares it
         let cutoff = Some(self.families.cutoff().map(|cutoff| cutoff.map(|_| false)));
         let mut pending = Vec::new();
