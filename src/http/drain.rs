@@ -1,8 +1,8 @@
 //! Request bodies that nobody has read, and HTTP/1 connections that stay open behind them.
 
 use std::{
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
+    future::Future,
+    pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll, ready},
     time::Duration,
@@ -19,7 +19,7 @@ use tower_service::Service;
 use super::{
     connection::announce_close,
     head::Head,
-    reader::{ReadError, Reader},
+    reader::{ReadError, read_body, read_frames},
 };
 use crate::util::lock::lock;
 
@@ -31,29 +31,12 @@ const BODY_TIME: Duration = Duration::from_secs(30);
 /// Reads a whole body within the limits of size and time.
 #[allow(dead_code, reason = "only some features read whole bodies")]
 pub(crate) async fn read_whole<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, ReadError> {
-    let (mut body, mut reader) = (pin!(body), Reader::default());
-    let whole = poll_fn(|cx| reader.poll(body.as_mut(), MOST_BYTES, cx));
-    in_time(whole).await.unwrap_or(Err(ReadError::Broken))
+    in_time(read_body(body, MOST_BYTES)).await.unwrap_or(Err(ReadError::Broken))
 }
 
 /// Reads a body to its end within the limits of size and time, and keeps nothing of it. Returns whether it has ended.
 pub(crate) async fn discard<B: Body<Data = Bytes>>(body: B) -> bool {
-    let (mut body, mut left) = (pin!(body), MOST_BYTES);
-    let ended = poll_fn(|cx| {
-        while body.size_hint().lower() <= left as u64 {
-            let frame = match ready!(body.as_mut().poll_frame(cx)) {
-                None => return Poll::Ready(true),
-                Some(Err(_)) => break,
-                Some(Ok(frame)) => frame,
-            };
-            // a frame without data counts too, so that a body of empty frames reaches the limit
-            let len = frame.data_ref().map_or(0, Bytes::len).max(1);
-            let Some(rest) = left.checked_sub(len) else { break };
-            left = rest;
-        }
-        Poll::Ready(false)
-    });
-    in_time(ended).await.unwrap_or(false)
+    in_time(read_frames(body, MOST_BYTES, drop)).await.is_some_and(|read| read.is_ok())
 }
 
 /// Waits for a body. A slow one would otherwise hold its connection forever.

@@ -1,10 +1,6 @@
 //! Reads request and response bodies of limited length.
 
-use std::{
-    mem,
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::{future::poll_fn, pin::pin};
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
@@ -18,55 +14,29 @@ pub(crate) enum ReadError {
     Broken,
 }
 
-/// Reads a body of limited length over several polls.
-///
-/// Frames are joined so that many small frames take no more memory than a few large ones. A frame
-/// without data counts as one byte, so that a body of empty frames reaches the limit.
-#[derive(Default)]
-pub(crate) struct Reader {
-    seen: usize,
-    first: Bytes,
-    joined: BytesMut,
+/// Reads a whole body of limited length.
+pub(crate) async fn read_body<B: Body<Data = Bytes>>(body: B, limit: usize) -> Result<Bytes, ReadError> {
+    // joined, so that many small frames take no more memory than a few large ones
+    let mut joined = BytesMut::new();
+    read_frames(body, limit, |data| joined.extend_from_slice(&data)).await?;
+    Ok(joined.freeze())
 }
 
-impl Reader {
-    pub(crate) fn poll<B: Body<Data = Bytes>>(
-        &mut self,
-        mut body: Pin<&mut B>,
-        limit: usize,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Bytes, ReadError>> {
-        if body.size_hint().lower() > (limit - self.seen.min(limit)) as u64 {
-            return Poll::Ready(Err(ReadError::TooLarge));
-        }
-        loop {
-            match ready!(body.as_mut().poll_frame(cx)) {
-                Some(Ok(frame)) => {
-                    // trailers end the body
-                    let Ok(data) = frame.into_data() else { break };
-                    self.seen = self.seen.saturating_add(data.len().max(1));
-                    if self.seen > limit {
-                        return Poll::Ready(Err(ReadError::TooLarge));
-                    }
-                    self.push(data);
-                }
-                Some(Err(_)) => return Poll::Ready(Err(ReadError::Broken)),
-                None => break,
-            }
-        }
-        Poll::Ready(Ok(self.take_joined_bytes()))
+/// Reads a body of limited length to its end, and shows its data. A frame without data counts as one byte, so that a body of
+/// empty frames reaches the limit.
+pub(crate) async fn read_frames<B: Body<Data = Bytes>>(
+    body: B,
+    limit: usize,
+    mut see: impl FnMut(Bytes),
+) -> Result<(), ReadError> {
+    let (mut body, mut left) = (pin!(body), limit);
+    while body.size_hint().lower() <= left as u64 {
+        let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else { return Ok(()) };
+        // trailers end the body
+        let Ok(data) = frame.map_err(|_| ReadError::Broken)?.into_data() else { return Ok(()) };
+        let Some(rest) = left.checked_sub(data.len().max(1)) else { break };
+        left = rest;
+        see(data);
     }
-
-    fn push(&mut self, data: Bytes) {
-        if self.first.is_empty() && self.joined.is_empty() {
-            self.first = data;
-            return;
-        }
-        self.joined.extend_from_slice(&mem::take(&mut self.first));
-        self.joined.extend_from_slice(&data);
-    }
-
-    fn take_joined_bytes(&mut self) -> Bytes {
-        if self.joined.is_empty() { mem::take(&mut self.first) } else { mem::take(&mut self.joined).freeze() }
-    }
+    Err(ReadError::TooLarge)
 }

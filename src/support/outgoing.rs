@@ -1,6 +1,6 @@
 //! HTTPS requests to other services.
 
-use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
 use tokio::time::timeout;
 
 use crate::{
-    http::{body::Body, reader::Reader},
+    http::{body::Body, reader::read_body},
     support::roots::certificates,
     util::error::ConfigError,
 };
@@ -77,9 +77,8 @@ impl Outgoing {
     ) -> Result<Response<Bytes>, Failure> {
         let exchange = async {
             let (head, body) = self.send(request).await?.into_parts();
-            let (mut body, mut reader) = (pin!(body), Reader::default());
-            let read = poll_fn(|cx| reader.poll(body.as_mut(), most, cx)).await;
-            Ok(Response::from_parts(head, read.map_err(|_| Failure::Body)?))
+            let body = read_body(body, most).await.map_err(|_| Failure::Body)?;
+            Ok(Response::from_parts(head, body))
         };
         timeout(deadline, exchange).await.map_err(|_| Failure::TooSlow)?
     }
