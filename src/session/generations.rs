@@ -6,9 +6,10 @@ use super::identity::UserId;
 use crate::{
     gate::MaybeReady,
     store::{
-        AnyStore, BoxFuture, StoreError, StoreErrorKind,
+        AnyStore, BoxFuture, StoreError,
         batch::{Batch, OfUser},
-        table::{Change, RowCheck, Stored, Table, Value},
+        compact::{row_struct, stored_row},
+        table::{Change, RowCheck, Stored, Table},
     },
     tenant::Tenant,
     util::clock::{Clock, UnixTime},
@@ -34,16 +35,8 @@ impl From<Generation> for u64 {
     }
 }
 
-impl Value for Generation {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        Ok(self.0.to_le_bytes().to_vec())
-    }
-
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let number = bytes.try_into().map(u64::from_le_bytes);
-        number.map(Self).map_err(|_| StoreError::new(StoreErrorKind::Corrupt, "not a generation number"))
-    }
-}
+stored_row!(Generation, 1, "not a generation number");
+row_struct!(Generation(number));
 
 impl Generations {
     pub(crate) fn new(store: AnyStore, clock: Arc<dyn Clock>) -> Self {
@@ -91,7 +84,8 @@ mod tests {
     use super::*;
     use crate::{
         store::{
-            Entry, Key, Memory, Operation, OperationOutcome, Record, Store, Version, WriteOutcome, table::ReadRow,
+            Entry, Key, Memory, Operation, OperationOutcome, Record, Store, StoreErrorKind, Version, WriteOutcome,
+            table::{ReadRow, Value},
         },
         testing::{ManualClock, block_on},
     };
@@ -190,7 +184,7 @@ mod tests {
         for (tenant, user) in [(&acme, &grace), (&globex, &ada)] {
             assert_eq!(block_on(generations.current(tenant, user).wait()).unwrap(), 0);
         }
-        for bytes in [&[][..], &[1; 7], &[1; 9]] {
+        for bytes in [&[][..], &[1; 8], &[1; 10], &[2; 9]] {
             assert_eq!(Generation::decode_row(bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
         }
     }

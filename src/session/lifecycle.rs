@@ -108,7 +108,7 @@ impl Sessions {
 
     /// Ends a session, for example at a sign-out. It is refused from the next request on.
     pub async fn revoke(&self, session: &Session) -> Result<(), StoreError> {
-        let listed = ListedSession::new(session.sid(), session.expires());
+        let listed = ListedSession { sid: session.sid(), expires: session.expires() };
         self.end_and_unlist(session.tenant(), session.user(), &listed).await.map(|_| ())
     }
 
@@ -125,7 +125,7 @@ impl Sessions {
     pub(crate) async fn end_sid(&self, sid: &PublicId) -> Result<Option<bool>, StoreError> {
         let Some(stored) = self.rows().get(None, sid.as_bytes()).wait().await? else { return Ok(None) };
         let SessionRow::Live(row) = stored.value else { return Ok(None) };
-        let listed = ListedSession::new(*sid, row.times.expires);
+        let listed = ListedSession { sid: *sid, expires: row.times.expires };
         self.end_and_unlist(&row.tenant, &row.user, &listed).await.map(Some)
     }
 
@@ -136,7 +136,7 @@ impl Sessions {
         user: &UserId,
         sid: &PublicId,
     ) -> Result<(), StoreError> {
-        let listed = ListedSession::new(*sid, self.rows().now() + self.lifetimes().absolute);
+        let listed = ListedSession { sid: *sid, expires: self.rows().now() + self.lifetimes().absolute };
         self.end_and_unlist(tenant, user, &listed).await.map(|_| ())
     }
 
@@ -250,9 +250,9 @@ impl Sessions {
                 Some(SessionRow::Ended(_)) => return Change::Keep(None),
                 Some(SessionRow::Live(row)) => {
                     let lived = (now < self.end_of(&row.times)).then(|| Arc::clone(row));
-                    (lived, listed.expires().max(row.times.expires))
+                    (lived, listed.expires.max(row.times.expires))
                 }
-                None => (None, listed.expires()),
+                None => (None, listed.expires),
             };
             Change::Put(SessionRow::Ended(Arc::new(tenant.clone())), expires + KEPT_AFTER_END, lived)
         };

@@ -167,7 +167,7 @@ impl Sessions {
     ) -> Result<Option<Slot<'s, SessionList>>, StoreError> {
         let Opening { session, list: Some(list), ended, .. } = opening else { return Ok(None) };
         let (tenant, now) = (session.tenant(), self.lists().now());
-        let listed = ListedSession::new(session.sid(), session.expires());
+        let listed = ListedSession { sid: session.sid(), expires: session.expires() };
         let before = list.value().cloned().unwrap_or_default().without_expired(now);
         // one that is not listed any more is about to end, which its row shows
         let after = before.clone().with(listed);

@@ -178,7 +178,7 @@ impl Watch {
             if let Some(row) = &now {
                 let listed = list.iter().flat_map(|list| list.value.iter()).find(|listed| listed.sid == *sid);
                 let listed = listed.expect("a live session is not listed");
-                assert!(listed.expires() >= row.times.expires, "the list forgets a session before its end");
+                assert!(listed.expires >= row.times.expires, "the list forgets a session before its end");
                 if let Some(before) = self.last.get(sid) {
                     let before = before.as_ref().expect("c106 an ended session came back");
                     assert_eq!(before.user, row.user);

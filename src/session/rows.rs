@@ -7,8 +7,6 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
-
 use super::identity::{Proof, UserId};
 use crate::{
     store::{
@@ -159,27 +157,20 @@ impl RowPart for LazyDetails {
 ///
 /// Every live session is listed: a session is listed before it begins and removed after it
 /// has ended. The list may also name sessions that have ended or never began.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SessionList(Vec<ListedSession>);
 
 /// A session in the list of its user.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct ListedSession {
-    #[serde(with = "crate::util::text")]
     pub(super) sid: PublicId,
-    /// The absolute end, in Unix nanoseconds. Never earlier than that of the session's row.
-    expires: u64,
+    /// The absolute end. Never earlier than that of the session's row.
+    pub(super) expires: UnixTime,
 }
 
-impl ListedSession {
-    pub(super) fn new(sid: PublicId, expires: UnixTime) -> Self {
-        Self { sid, expires: expires.as_nanos() }
-    }
-
-    pub(super) fn expires(&self) -> UnixTime {
-        UnixTime::from_nanos(self.expires)
-    }
-}
+stored_row!(SessionList, 1, "not a list of sessions");
+row_struct!(SessionList(sessions));
+row_struct!(ListedSession { sid, expires });
 
 impl SessionList {
     pub(super) fn iter(&self) -> impl Iterator<Item = &ListedSession> {
@@ -196,7 +187,7 @@ impl SessionList {
 
     /// Removes the sessions that have expired.
     pub(super) fn without_expired(mut self, now: UnixTime) -> Self {
-        self.0.retain(|listed| now < listed.expires());
+        self.0.retain(|listed| now < listed.expires);
         self
     }
 
@@ -204,7 +195,10 @@ impl SessionList {
     pub(super) fn with(mut self, session: ListedSession) -> Self {
         // it is not forgotten before the end that it had
         let before = self.0.extract_if(.., |listed| listed.sid == session.sid).map(|listed| listed.expires).max();
-        self.0.push(ListedSession { expires: session.expires.max(before.unwrap_or(0)), ..session });
+        self.0.push(ListedSession {
+            expires: before.map_or(session.expires, |before| before.max(session.expires)),
+            ..session
+        });
         let beyond = self.0.len().saturating_sub(MOST_SESSIONS);
         self.0.drain(..beyond);
         self
@@ -223,7 +217,7 @@ impl SessionList {
 
     /// Returns when the last session has expired, and at least `now`.
     pub(super) fn expires(&self, now: UnixTime) -> UnixTime {
-        self.0.iter().map(ListedSession::expires).fold(now, UnixTime::max)
+        self.0.iter().map(|listed| listed.expires).fold(now, UnixTime::max)
     }
 }
 
@@ -340,8 +334,10 @@ mod tests {
 
     #[test]
     fn a_listed_session_stays_until_it_expires_and_renewing_it_never_shortens_that() {
-        let listed =
-            |sid: u8, expires| ListedSession::new(PublicId::from_bytes([sid; 16]), UnixTime::from_nanos(expires));
+        let listed = |sid: u8, expires| ListedSession {
+            sid: PublicId::from_bytes([sid; 16]),
+            expires: UnixTime::from_nanos(expires),
+        };
         assert!(SessionList::default().is_empty());
         let list = SessionList::default().with(listed(1, 9)).with(listed(2, 5));
         assert!(!list.is_empty());
@@ -349,7 +345,8 @@ mod tests {
         assert_eq!([4, 5, 8, 9].map(live), [2, 1, 1, 0]);
         for (expires, expected) in [(3, 9), (12, 12)] {
             let renewed = list.clone().with(listed(1, expires));
-            let all: Vec<_> = renewed.iter().map(|listed| (listed.sid.as_bytes()[0], listed.expires)).collect();
+            let all: Vec<_> =
+                renewed.iter().map(|listed| (listed.sid.as_bytes()[0], listed.expires.as_nanos())).collect();
             assert_eq!(all, [(2, 5), (1, expected)], "the renewed session is the newest");
         }
     }

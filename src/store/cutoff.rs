@@ -8,11 +8,12 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     any::AnyStore,
+    compact::{row_struct, stored_row},
     contract::BoxFuture,
-    error::{StoreError, StoreErrorKind},
+    error::StoreError,
     key::Key,
     record::Entry,
-    table::{Change, Table, Value},
+    table::{Change, Table, Value as _},
 };
 use crate::{
     gate::MaybeReady,
@@ -26,16 +27,8 @@ const ID: &[u8] = b"everything";
 
 struct Cutoff(UnixTime);
 
-impl Value for Cutoff {
-    fn encode_row(&self) -> Result<Vec<u8>, StoreError> {
-        Ok(self.0.as_nanos().to_le_bytes().to_vec())
-    }
-
-    fn decode_row(bytes: &[u8]) -> Result<Self, StoreError> {
-        let nanos = bytes.try_into().map(u64::from_le_bytes);
-        nanos.map(|nanos| Self(UnixTime::from_nanos(nanos))).map_err(|_| StoreErrorKind::Corrupt.into())
-    }
-}
+stored_row!(Cutoff, 1, "not a time");
+row_struct!(Cutoff(time));
 
 impl AnyStore {
     /// Returns the time before which everything that was begun has ended; at once if it is known.
