@@ -46,24 +46,12 @@ pub(crate) fn is_base64url_of_32(text: &[u8]) -> bool {
 /// Decodes 16 bytes. Each value has exactly one encoding.
 pub(crate) fn base64url_to_16(text: &[u8]) -> Option<[u8; 16]> {
     let text: &[u8; LEN_OF_16] = text.try_into().ok()?;
-    // two numbers of 60 bits, and one of 12 of which the last 4 are more than needed
-    let (first, rest) = text.split_first_chunk()?;
-    let (second, last) = rest.split_first_chunk()?;
-    let ((first, valid), (second, also_valid)) = (number_of_10(first), number_of_10(second));
-    let [last, least] = [sextet(*last.first()?), sextet(*last.last()?)];
-    let valid = valid & also_valid & (last < 64) & (least < 64) & (least & 0b1111 == 0);
-    let last = last << 2 | least >> 4;
-    valid.then(|| (u128::from(first) << 68 | u128::from(second) << 8 | u128::from(last)).to_be_bytes())
-}
-
-/// Decodes ten characters to a number. Also returns whether they are all valid.
-fn number_of_10(text: &[u8; 10]) -> (u64, bool) {
-    let append = |(number, seen), byte: &u8| {
-        let sextet = sextet(*byte);
-        (number << 6 | u64::from(sextet), seen | sextet)
-    };
-    let (number, seen) = text.iter().fold((0, 0), append);
-    (number, seen & INVALID == 0)
+    let (last, first) = text.split_last()?;
+    let append = |(number, seen), byte: &u8| (number << 6 | u128::from(sextet(*byte)), seen | sextet(*byte));
+    let (number, seen) = first.iter().fold((0, 0), append);
+    // the last character has four bits more than needed
+    let last = sextet(*last);
+    ((seen | last) & INVALID == 0 && last & 0b1111 == 0).then(|| (number << 2 | u128::from(last >> 4)).to_be_bytes())
 }
 
 /// Decodes 32 bytes.
