@@ -45,14 +45,11 @@ enum Standing<'a> {
     Unknown,
 }
 
-/// The outcome of presenting a refresh token.
-pub(super) enum Refreshed {
-    /// The token is valid. It yields this successor, and access tokens issued at `at` with ids derived from `jti`.
-    Next { token: RefreshToken, jti: PublicId, at: UnixTime },
-    /// The token is unknown.
-    Unknown,
-    /// The token was used before, so the family must end: somebody else may have it too.
-    Reused,
+/// What a valid refresh token yields: its successor, and access tokens issued at `at` with ids derived from `jti`.
+pub(super) struct Next {
+    pub(super) token: RefreshToken,
+    pub(super) jti: PublicId,
+    pub(super) at: UnixTime,
 }
 
 /// Returns the id of the family that a code begins. It reveals nothing about the code.
@@ -91,7 +88,8 @@ impl Family {
     }
 
     /// Uses a refresh token. `salt` makes its successor if this is the first use. `is_ours` tells whether its mark
-    /// shows that this service made it, even if its digest is no longer stored. Returns the changed family, if it changes.
+    /// shows that this service made it, even if its digest is no longer stored. Returns the changed family, if it changes, and
+    /// what a valid token yields.
     pub(super) fn refresh(
         &self,
         token: &RefreshToken,
@@ -99,7 +97,7 @@ impl Family {
         salt: SecretDigest,
         grace: Duration,
         now: UnixTime,
-    ) -> (Option<Self>, Refreshed) {
+    ) -> (Option<Self>, Option<Next>) {
         match self.standing(token, is_ours, grace, now) {
             Standing::Current(current) => {
                 let next = token.next(&salt);
@@ -108,14 +106,13 @@ impl Family {
                     used: Some(Used { digest: current.digest, salt, at: now.as_nanos() }),
                     ..self.clone()
                 };
-                (Some(row), Refreshed::Next { token: next, jti: jti_of(&salt), at: now })
+                (Some(row), Some(Next { token: next, jti: jti_of(&salt), at: now }))
             }
             Standing::Repeated(Used { salt, at, .. }) => {
                 let (token, at) = (token.next(salt), UnixTime::from_nanos(*at));
-                (None, Refreshed::Next { token, jti: jti_of(salt), at })
+                (None, Some(Next { token, jti: jti_of(salt), at }))
             }
-            Standing::Reused => (None, Refreshed::Reused),
-            Standing::Unknown => (None, Refreshed::Unknown),
+            Standing::Reused | Standing::Unknown => (None, None),
         }
     }
 
@@ -201,7 +198,7 @@ mod tests {
                 let (next, refreshed) = live.refresh(&again(&given[place]), true, salt, GRACE, now);
                 let last = given.len() - 1;
                 match refreshed {
-                    Refreshed::Next { token, at, .. } => {
+                    Some(Next { token, at, .. }) => {
                         prop_assert_eq!(token.generation as usize, place + 1);
                         if place == last {
                             used.push(now);
@@ -213,12 +210,12 @@ mod tests {
                             prop_assert!(next.is_none());
                         }
                     }
-                    Refreshed::Reused => {
+                    None => {
+                        prop_assert!(live.is_reused(&again(&given[place]), true, GRACE, now), "the token was issued here");
                         prop_assert!(place + 1 < last || place + 1 == last && now >= used[place] + GRACE);
                         prop_assert!(next.is_none());
                         break;
                     }
-                    Refreshed::Unknown => prop_assert!(false, "the token was issued here"),
                 }
                 if let Some(next) = next {
                     live = next;
@@ -233,9 +230,10 @@ mod tests {
         let (now, salt) = (UnixTime::from_secs(1000), SecretDigest::from_bytes([0; 32]));
         let live = family(&first).refresh(&again(&first), true, salt, GRACE, now).0.unwrap();
         for (at, is_good) in [(991, true), (990, false), (500, false), (1009, true), (1010, false)] {
-            let (_, refreshed) = live.refresh(&again(&first), true, salt, GRACE, UnixTime::from_secs(at));
-            assert_eq!(matches!(refreshed, Refreshed::Next { .. }), is_good, "{at}");
-            assert_eq!(matches!(refreshed, Refreshed::Reused), !is_good, "{at}");
+            let now = UnixTime::from_secs(at);
+            let (_, refreshed) = live.refresh(&again(&first), true, salt, GRACE, now);
+            assert_eq!(refreshed.is_some(), is_good, "{at}");
+            assert_eq!(live.is_reused(&again(&first), true, GRACE, now), !is_good, "{at}");
         }
     }
 
@@ -247,7 +245,8 @@ mod tests {
         for is_ours in [false, true] {
             let salt = SecretDigest::from_bytes([0; 32]);
             let (row, refreshed) = live.refresh(&other, is_ours, salt, GRACE, UnixTime::from_secs(1));
-            assert!(row.is_none() && matches!(refreshed, Refreshed::Unknown));
+            assert!(row.is_none() && refreshed.is_none());
+            assert!(!live.is_reused(&other, is_ours, GRACE, UnixTime::from_secs(1)));
         }
     }
 

@@ -328,5 +328,5 @@ mod settings;
 pub use self::settings::Tokens;
 pub(crate) use self::{
     grant::{Grant, OFFLINE_ACCESS},
-    service::{Issued, RefreshError, TokenRequest, TokenService, ValidAccess},
+    service::{Issued, TokenRequest, TokenService, ValidAccess},
 };

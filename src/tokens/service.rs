@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    family::{Family, Refreshed, family_of_code},
+    family::{Family, Next, family_of_code},
     family_list::{FamilyList, ListedFamily},
     grant::Grant,
     issued_claims::{self, ID_TOKEN, IdClaims},
@@ -71,12 +72,16 @@ pub(super) struct Inner {
     pub(super) revocations: Revocations,
 }
 
-/// The tokens issued to a client.
+/// The tokens issued to a client, as they are sent (RFC 6749 §5.1).
+#[derive(Serialize)]
 pub(crate) struct Issued {
     pub(crate) access_token: String,
+    pub(crate) token_type: &'static str,
     /// In seconds.
     pub(crate) expires_in: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refresh_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id_token: Option<String>,
     pub(crate) scope: String,
 }
@@ -97,24 +102,6 @@ pub(crate) struct TokenRequest<'a> {
     /// Claims from the application's `Users`, with the tokens that contain them.
     pub(crate) extra_claims: user::Claims,
     pub(crate) keyed: &'a Keyed,
-}
-
-/// Why a refresh token could not be exchanged.
-#[derive(Debug)]
-pub(crate) enum RefreshError {
-    Store(StoreError),
-    Unknown,
-    /// It was used before. The caller must revoke the family.
-    Reused,
-    /// It is bound to another key.
-    OtherKey,
-    ScopeGrows,
-}
-
-impl From<StoreError> for RefreshError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
 }
 
 /// A family that was not stored yet.
@@ -281,45 +268,34 @@ impl TokenService {
         family.is_usable(token, *is_ours, self.0.lifetimes.grace, self.now())
     }
 
-    /// Exchanges a refresh token for the next one. `jkt` is the key that was proved with the request. The account and its
-    /// generation must have been checked for this request.
+    /// Exchanges a refresh token for the next one. Returns `None` if the token is not valid, or no longer. The key that the
+    /// token is bound to, the scope, and the account with its generation must have been checked for this request.
     pub(crate) async fn refresh(
         &self,
         presented: &Presented,
-        jkt: Option<&str>,
         request: &TokenRequest<'_>,
-    ) -> Result<Issued, RefreshError> {
+    ) -> Result<Option<Issued>, StoreError> {
         let grant = presented.grant();
-        if grant.jkt.as_deref().is_some_and(|own| jkt != Some(own)) {
-            return Err(RefreshError::OtherKey);
-        }
-        if request.scope.is_some_and(|scope| !scope.is_subset(grant.scope())) {
-            return Err(RefreshError::ScopeGrows);
-        }
         if self.has_lost_session(grant).await? {
-            return Err(RefreshError::Unknown);
+            return Ok(None);
         }
         // what can fail comes before the token is used up
         self.prepare().await?;
-        match self.use_token(presented, random_digest()).await? {
-            Refreshed::Unknown => Err(RefreshError::Unknown),
-            Refreshed::Reused => Err(RefreshError::Reused),
-            Refreshed::Next { token: next, jti, at } => {
-                // a repeated request for another scope or resource gets another access token
-                let scope = request.scope.unwrap_or(grant.scope());
-                let own = issued_claims::jti_for_content(&jti, scope, &request.audience);
-                let issued = self
-                    .sign_user_tokens(&presented.family, request, issued_claims::jti(&next.family, &own), at)
-                    .await?;
-                let passed = self.now().as_secs().saturating_sub(at.as_secs());
-                let expires_in = issued.expires_in.saturating_sub(passed);
-                Ok(Issued { expires_in, refresh_token: Some(next.to_token_text(request.keyed)), ..issued })
-            }
-        }
+        let Some(Next { token: next, jti, at }) = self.use_token(presented, random_digest()).await? else {
+            return Ok(None);
+        };
+        // a repeated request for another scope or resource gets another access token
+        let scope = request.scope.unwrap_or(grant.scope());
+        let own = issued_claims::jti_for_content(&jti, scope, &request.audience);
+        let jti = issued_claims::jti(&next.family, &own);
+        let issued = self.sign_user_tokens(&presented.family, request, jti, at).await?;
+        let passed = self.now().as_secs().saturating_sub(at.as_secs());
+        let expires_in = issued.expires_in.saturating_sub(passed);
+        Ok(Some(Issued { expires_in, refresh_token: Some(next.to_token_text(request.keyed)), ..issued }))
     }
 
     /// Uses a refresh token. `salt` makes its successor.
-    async fn use_token(&self, presented: &Presented, salt: SecretDigest) -> Result<Refreshed, StoreError> {
+    async fn use_token(&self, presented: &Presented, salt: SecretDigest) -> Result<Option<Next>, StoreError> {
         let Presented { token, is_ours, family, read } = presented;
         let (id, grace) = (token.family.as_bytes(), self.0.lifetimes.grace);
         let next = |family: &Family, now| match family.refresh(token, *is_ours, salt, grace, now) {
@@ -335,7 +311,7 @@ impl TokenService {
                 }
             }
         }
-        let again = |row: Option<&Family>, now| row.map_or(Change::Keep(Refreshed::Unknown), |row| next(row, now));
+        let again = |row: Option<&Family>, now| row.map_or(Change::Keep(None), |row| next(row, now));
         Box::pin(self.0.families.update(None, id, again)).await
     }
 

@@ -121,7 +121,8 @@ impl TokenService {
         let signer = keys.signer(self.0.algorithm, self.now()).ok_or_else(no_signing_key)?;
         let access_token = jws::sign(&signer, TYPE, &claims).ok_or_else(no_signing_key)?;
         let (expires_in, scope) = (claims.exp.saturating_sub(at.as_secs()), claims.scope.unwrap_or_default());
-        Ok(Issued { access_token, expires_in, refresh_token: None, id_token: None, scope })
+        let token_type = if claims.cnf.is_some() { "DPoP" } else { "Bearer" };
+        Ok(Issued { access_token, token_type, expires_in, refresh_token: None, id_token: None, scope })
     }
 }
 

@@ -25,8 +25,8 @@ fn invalid_grant() -> Problem {
     Problem::new(Code::InvalidGrant, "the authorization code is invalid, expired or was issued for another request")
 }
 
-/// Returns the tokens for a code, and whether they are bound to a key.
-pub(crate) async fn redeem(call: TokenCall<'_>) -> Result<(Issued, bool), Problem> {
+/// Returns the tokens for a code.
+pub(crate) async fn redeem(call: TokenCall<'_>) -> Result<Issued, Problem> {
     let TokenCall { cx, endpoints, client, posted } = call;
     let code = posted.required("code", "code is missing")?;
     let verifier = posted.required("code_verifier", "code_verifier is missing")?;
@@ -74,7 +74,6 @@ pub(crate) async fn redeem(call: TokenCall<'_>) -> Result<(Issued, bool), Proble
         extra_claims: extra,
         keyed: cx.core.keyed().await?,
     };
-    let is_bound = grant.jkt.is_some();
     let deciding = client.is_third_party().then(|| {
         let access = Access::of_grant(&grant, tokens.default_audience(client));
         (cx.core.consents.clone(), client.clone(), subject.who.user.clone(), access)
@@ -107,7 +106,7 @@ pub(crate) async fn redeem(call: TokenCall<'_>) -> Result<(Issued, bool), Proble
         revoke_if_replayed(call, &code, &verifier).await?;
         return Err(invalid_grant());
     }
-    Ok((issued, is_bound))
+    Ok(issued)
 }
 
 /// Returns whether a request shows everything that a code is bound to.

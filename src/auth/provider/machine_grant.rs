@@ -7,8 +7,8 @@ use crate::{
     tokens::Issued,
 };
 
-/// Returns the token, and whether it is bound to a key. The client has authenticated.
-pub(crate) async fn grant_to_machine(call: TokenCall<'_>) -> Result<(Issued, bool), Problem> {
+/// Returns the token. The client has authenticated.
+pub(crate) async fn grant_to_machine(call: TokenCall<'_>) -> Result<Issued, Problem> {
     let TokenCall { cx, endpoints, client, posted } = call;
     let invalid_scope = |detail| Problem::new(Code::InvalidScope, detail);
     let asked = posted.value("scope").map(Scopes::parse).transpose();
@@ -20,6 +20,5 @@ pub(crate) async fn grant_to_machine(call: TokenCall<'_>) -> Result<(Issued, boo
     let audience = endpoints.machine_audience(client, posted.resources())?;
     let jkt = cx.spend_request_proof("/token").await?;
     check_bound(client, jkt.as_deref())?;
-    let is_bound = jkt.is_some();
-    Ok((endpoints.service.machine_token(client, scope, audience, jkt).await?, is_bound))
+    Ok(endpoints.service.machine_token(client, scope, audience, jkt).await?)
 }

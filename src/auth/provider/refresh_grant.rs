@@ -9,7 +9,7 @@ use crate::{
     },
     client::Scopes,
     event::EventKind,
-    tokens::{Issued, RefreshError, TokenRequest},
+    tokens::{Issued, TokenRequest},
 };
 
 fn invalid_grant() -> Problem {
@@ -20,8 +20,8 @@ fn invalid_scope(detail: &'static str) -> Problem {
     Problem::new(Code::InvalidScope, detail)
 }
 
-/// Returns the next tokens, and whether they are bound to a key.
-pub(crate) async fn exchange_refresh_token(call: TokenCall<'_>) -> Result<(Issued, bool), Problem> {
+/// Returns the next tokens.
+pub(crate) async fn exchange_refresh_token(call: TokenCall<'_>) -> Result<Issued, Problem> {
     let TokenCall { cx, endpoints, client, posted } = call;
     let text = posted.required("refresh_token", "refresh_token is missing")?;
     if client.tokens.without_refresh {
@@ -72,16 +72,13 @@ pub(crate) async fn exchange_refresh_token(call: TokenCall<'_>) -> Result<(Issue
         extra_claims: extra,
         keyed,
     };
-    match tokens.refresh(&presented, jkt.as_deref(), &request).await {
-        Ok(issued) => Ok((issued, grant.jkt.is_some())),
-        Err(RefreshError::Store(error)) => Err(error.into()),
-        Err(RefreshError::ScopeGrows) => Err(invalid_scope("scope contains a name that was not granted")),
-        Err(RefreshError::OtherKey) => {
-            Err(Problem::new(Code::InvalidDpopProof, "the refresh token is bound to another key"))
-        }
-        // `/token` revokes the family of a reused token after any error
-        Err(RefreshError::Unknown | RefreshError::Reused) => Err(invalid_grant()),
+    if grant.jkt.as_ref().is_some_and(|own| jkt.as_ref() != Some(own)) {
+        return Err(Problem::new(Code::InvalidDpopProof, "the refresh token is bound to another key"));
     }
+    if scope.as_ref().is_some_and(|scope| !scope.is_subset(grant.scope())) {
+        return Err(invalid_scope("scope contains a name that was not granted"));
+    }
+    tokens.refresh(&presented, &request).await?.ok_or_else(invalid_grant)
 }
 
 /// Revokes the family of a refresh token that was used before. Two parties have had such a token, even if the rest of the

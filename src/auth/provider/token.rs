@@ -18,20 +18,7 @@ use crate::{
         state::token_endpoints::TokenEndpoints,
     },
     event::EventKind,
-    tokens::Issued,
 };
-
-/// Returns the answer with tokens (RFC 6749 §5.1). Nothing in it needs to be escaped: tokens are base64url with dots, and a
-/// scope has neither quotes nor backslashes.
-fn document(issued: &Issued, token_type: &str) -> String {
-    let Issued { access_token, expires_in, refresh_token, id_token, scope } = issued;
-    let expires_in = expires_in.to_string();
-    let access = [r#"{"access_token":""#, access_token, r#"","token_type":""#, token_type, r#"","expires_in":"#];
-    let refresh = refresh_token.as_deref().map(|token| [r#","refresh_token":""#, token, r#"""#]).unwrap_or_default();
-    let id = id_token.as_deref().map(|token| [r#","id_token":""#, token, r#"""#]).unwrap_or_default();
-    let scope = [r#","scope":""#, scope, r#""}"#];
-    [&access[..], &[&expires_in], &refresh, &id, &scope].concat().concat()
-}
 
 pub(crate) async fn serve_token_request(
     request: &mut IncomingRequest<'_>,
@@ -55,7 +42,7 @@ pub(crate) async fn serve_token_request(
 async fn issue_tokens(call: TokenCall<'_>) -> EndpointResult {
     let refused = |code, detail| Err(Problem::new(code, detail));
     let grant_type = call.posted.required("grant_type", "grant_type is missing")?;
-    let (issued, is_bound) = match (grant_type, call.client.is_machine()) {
+    let issued = match (grant_type, call.client.is_machine()) {
         ("authorization_code", false) => in_box(|| code_grant::redeem(call)).await?,
         ("refresh_token", false) => refresh_grant::exchange_refresh_token(call).await?,
         ("client_credentials", true) => in_box(|| machine_grant::grant_to_machine(call)).await?,
@@ -68,6 +55,5 @@ async fn issue_tokens(call: TokenCall<'_>) -> EndpointResult {
         _ => return refused(Code::UnsupportedGrantType, "this grant_type is not supported"),
     };
     call.cx.core.journal.tally(EventKind::TokenIssued, Some(call.client.tenant()), None);
-    let document = document(&issued, if is_bound { "DPoP" } else { "Bearer" });
-    Ok(with_nonce(call.endpoints, answer::response_with_body(StatusCode::OK, answer::JSON, document)))
+    Ok(with_nonce(call.endpoints, answer::json(StatusCode::OK, &issued)))
 }
