@@ -95,8 +95,8 @@ proptest! {
 
 #[test]
 fn a17_names_are_written_and_read() {
-    for kind in EventKind::ALL {
-        assert_eq!((kind.to_string().as_str(), kind.as_str().parse().as_ref()), (kind.as_str(), Ok(kind)));
+    for kind in EventKind::all() {
+        assert_eq!((kind.to_string().as_str(), kind.as_str().parse()), (kind.as_str(), Ok(kind)));
     }
     for method in Method::ALL {
         assert_eq!((method.to_string().as_str(), method.as_str().parse().as_ref()), (method.as_str(), Ok(method)));

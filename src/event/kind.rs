@@ -12,7 +12,7 @@ pub struct EventKind {
 }
 
 /// Declares kinds of events as constants of [`EventKind`], and lists them in `EVENT_KINDS`.
-/// [`EventKind::ALL`] joins the lists of all modules.
+/// [`EventKind::all`] joins the lists of all modules.
 macro_rules! event_kinds {
     ($(
         #[doc = $summary:literal]
@@ -58,7 +58,7 @@ impl EventKind {
 
     /// Returns the kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.name == name)
+        Self::all().find(|kind| kind.name == name)
     }
 }
 
