@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use tokio::time::timeout;
 
 use super::{
     lifetime::Lifetime,
-    metadata::{DescribedIssuer, Endpoints},
-    missing::Missing,
+    metadata::{DescribedIssuer, Endpoints, MALFORMED},
 };
 use crate::{
     http::body::Body,
@@ -37,7 +36,7 @@ pub(crate) enum KeysLocation {
 impl Fetch {
     /// Fetches the current keys, and the endpoints of an issuer with metadata. The metadata is read each time, so that it can
     /// change.
-    pub(super) async fn keys(&self) -> Result<(KeySet, Lifetime, Option<Endpoints>), Missing> {
+    pub(super) async fn keys(&self) -> Result<(KeySet, Lifetime, Option<Endpoints>), String> {
         let asked = async {
             let (headers, text, endpoints) = match &self.place {
                 KeysLocation::Known(address) => {
@@ -50,32 +49,31 @@ impl Fetch {
                     (headers, text, Some(endpoints))
                 }
             };
-            Ok((KeySet::parse(&text).ok_or(Missing::Malformed)?, Lifetime::from_cache_control(&headers), endpoints))
+            Ok((KeySet::parse(&text).ok_or(MALFORMED)?, Lifetime::from_cache_control(&headers), endpoints))
         };
-        timeout(self.deadline, asked).await.map_err(|_| Missing::Outgoing(Failure::TooSlow))?
+        timeout(self.deadline, asked).await.map_err(|_| Failure::TooSlow.to_string())?
     }
 
-    /// Reads the first of the two documents that exists.
-    async fn metadata(&self, issuer: &DescribedIssuer) -> Result<(Uri, Endpoints), Missing> {
-        let mut missing = Missing::Malformed;
+    /// Reads the first of the two documents that is usable.
+    async fn metadata(&self, issuer: &DescribedIssuer) -> Result<(Uri, Endpoints), String> {
+        let mut missing = String::new();
         for address in &issuer.documents {
-            match self.document(address).await.and_then(|(_, text)| issuer.parse_metadata(&text)) {
+            match self.document(address).await.and_then(|(_, text)| Ok(issuer.parse_metadata(&text)?)) {
                 Ok(found) => return Ok(found),
-                // the second request would fail as well
-                Err(Missing::Outgoing(failure)) => return Err(Missing::Outgoing(failure)),
-                Err(other) => missing = other,
+                Err(why) => missing = why,
             }
         }
         Err(missing)
     }
 
-    async fn document(&self, address: &Uri) -> Result<(HeaderMap, Bytes), Missing> {
+    async fn document(&self, address: &Uri) -> Result<(HeaderMap, Bytes), String> {
         let mut request = Request::new(Body::empty());
         (*request.method_mut(), *request.uri_mut()) = (Method::GET, address.clone());
-        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("tollgate"));
-        let answer = self.client.fetch_response(request, MOST_BYTES, self.deadline).await.map_err(Missing::Outgoing)?;
-        let (head, text) = answer.into_parts();
-        if head.status == StatusCode::OK { Ok((head.headers, text)) } else { Err(Missing::Status(head.status)) }
+        let answer = self.client.fetch_response(request, MOST_BYTES, self.deadline).await;
+        let (head, text) = answer.map_err(|failure| failure.to_string())?.into_parts();
+        match head.status {
+            StatusCode::OK => Ok((head.headers, text)),
+            status => Err(format!("the issuer responded with {}", status.as_u16())),
+        }
     }
 }

@@ -6,7 +6,6 @@ mod fetch;
 mod key_cache;
 mod lifetime;
 mod metadata;
-mod missing;
 mod source;
 
 #[cfg(feature = "login")]

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject};
 use serde::{Serialize, de::DeserializeOwned};
 use zeroize::Zeroizing;
@@ -78,10 +78,6 @@ impl Exchange {
         authorization: Option<HeaderValue>,
     ) -> Result<T, SsoError> {
         *request.uri_mut() = to.clone();
-        let fixed: [(HeaderName, &str); 2] = [(header::ACCEPT, "application/json"), (header::USER_AGENT, "tollgate")];
-        for (name, value) in fixed {
-            request.headers_mut().insert(name, HeaderValue::from_static(value));
-        }
         if let Some(mut value) = authorization {
             value.set_sensitive(true);
             request.headers_mut().insert(header::AUTHORIZATION, value);

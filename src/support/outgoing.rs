@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -83,7 +83,10 @@ impl Outgoing {
         timeout(deadline, exchange).await.map_err(|_| Failure::TooSlow)?
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<Incoming>, Failure> {
+        for (name, value) in [(header::ACCEPT, "application/json"), (header::USER_AGENT, "tollgate")] {
+            request.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
         self.0.request(request).await.map_err(Failure::Connection)
     }
 }

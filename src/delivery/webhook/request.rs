@@ -35,7 +35,6 @@ pub(super) fn build_webhook_request(
         .method(Method::POST)
         .uri(url.clone())
         .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
-        .header(header::USER_AGENT, HeaderValue::from_static("tollgate"))
         .header("webhook-id", message.id())
         .header("webhook-timestamp", now.as_secs())
         .header("webhook-signature", signature)
