@@ -25,7 +25,7 @@ mod tests {
         pkce::CodeChallenge,
         session::{Authentication, Proof, UserId},
         store::table::Value,
-        tokens::{family::Refreshed, refresh_token::RefreshToken},
+        tokens::{family::Next, refresh_token::RefreshToken},
         util::{clock::UnixTime, public_id::PublicId, secret::SecretDigest},
     };
 
@@ -116,7 +116,7 @@ mod tests {
             resources: Vec::new(),
         };
         let family = Family::new(grant, Some(&first), now, now + Duration::from_secs(3600));
-        let (used, Refreshed::Next { token, jti, .. }) =
+        let (used, Some(Next { token, jti, .. })) =
             family.refresh(&first, true, SecretDigest::from_bytes([3; 32]), grace, now)
         else {
             panic!("the token is current");
@@ -124,7 +124,7 @@ mod tests {
         let row = used.unwrap().encode_row().unwrap();
         assert!(row.len() <= 320, "{} bytes", row.len());
         let read = Family::decode_row(&row).unwrap();
-        let (changed, Refreshed::Next { token: again, jti: same, at }) =
+        let (changed, Some(Next { token: again, jti: same, at })) =
             read.refresh(&first, true, SecretDigest::from_bytes([4; 32]), grace, now + Duration::from_secs(1))
         else {
             panic!("the token was just used");
