@@ -16,7 +16,7 @@ use crate::{
     words::Language,
 };
 
-stored_row!(Login, 3, "not the row of a login");
+stored_row!(Login, 4, "not the row of a login");
 row_struct!(Login {
     id,
     tenant,
@@ -179,8 +179,8 @@ mod tests {
     fn b08_rows_of_the_format_before_are_refused() {
         for login in logins() {
             let mut bytes = login.encode_row().unwrap();
-            assert_eq!(bytes[0], 3);
-            bytes[0] = 2;
+            assert_eq!(bytes[0], 4);
+            bytes[0] = 3;
             assert_eq!(Login::decode_row(&bytes).unwrap_err().kind(), StoreErrorKind::Corrupt);
         }
     }

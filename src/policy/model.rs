@@ -266,11 +266,13 @@ fn a_code_of_an_authenticator_is_never_the_first_step_nor_the_only_one() {
 fn stored_plans_are_validated() {
     use Method::{Email, Password, RecoveryCode, Sms, Totp, Whatsapp};
 
-    // the kind, no `acr`, then the flags, two lists of sets, each set in two bytes
+    // the kind, no `acr`, then three flags, two lists of sets, each set in two bytes
     let row = |flags: u8, sets: &[MethodSet]| {
         let sets = sets.iter().flat_map(|set| set.to_bits().to_le_bytes());
         let length = |sets: usize| (sets as u16).to_le_bytes();
-        [&[0, 0, flags][..], &length(sets.clone().count() / 2), &sets.collect::<Vec<_>>(), &length(0)].concat()
+        let flags = [flags & 1, flags >> 1 & 1, flags >> 2];
+        let sets = [&length(sets.clone().count() / 2)[..], &sets.collect::<Vec<_>>()].concat();
+        [&[0, 0][..], &flags, &sets, &length(0)].concat()
     };
     let two = [Password | Email, Sms | Email];
     let stored = decode_plan(&row(3, &two)).unwrap();
@@ -293,5 +295,5 @@ fn stored_plans_are_validated() {
     ] {
         assert_eq!(decode_plan(&row(flags, &bad)), None, "{flags} {bad:?}");
     }
-    assert_eq!(decode_plan(&[0, 0, 0, 1, 0, 0, 128, 0, 0]), None, "a method that does not exist");
+    assert_eq!(decode_plan(&[0, 0, 0, 0, 0, 1, 0, 0, 128, 0, 0]), None, "a method that does not exist");
 }

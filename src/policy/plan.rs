@@ -46,14 +46,17 @@ impl RowPart for LoginPlan {
     fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let Self { sets, named, without_self_enrolment, acr, asks_enrolled, is_extended } = self;
         acr.write_part(writer)?;
-        writer.flags([*without_self_enrolment, *asks_enrolled, *is_extended]);
+        [without_self_enrolment, asks_enrolled, is_extended]
+            .into_iter()
+            .try_for_each(|flag| flag.write_part(writer))?;
         sets.write_part(writer)?;
         named.write_part(writer)
     }
 
     fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
         let acr = RowPart::read_part(reader)?;
-        let [without_self_enrolment, asks_enrolled, is_extended] = reader.flags()?;
+        let mut flag = || bool::read_part(reader);
+        let (without_self_enrolment, asks_enrolled, is_extended) = (flag()?, flag()?, flag()?);
         let (sets, named) = (Vec::<MethodSet>::read_part(reader)?, RowPart::read_part(reader)?);
         let steps = sets.first().map_or(0, |set| set.len());
         let usable = |set: &MethodSet| set.len() == steps && set.is_distinct() && !set.that_can_be_first().is_empty();

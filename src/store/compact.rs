@@ -166,39 +166,15 @@ impl Writer {
         self.0.push(byte);
     }
 
-    pub(crate) fn number(&mut self, number: u64) {
-        self.0.extend(number.to_le_bytes());
-    }
-
     /// Writes bytes whose length is fixed.
     pub(crate) fn bytes<const N: usize>(&mut self, bytes: &[u8; N]) {
         self.0.extend(bytes);
-    }
-
-    /// Writes the bits of one byte, the lowest first.
-    pub(crate) fn flags<const N: usize>(&mut self, flags: [bool; N]) {
-        self.byte(flags.into_iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(flag)));
     }
 
     pub(crate) fn text(&mut self, text: &str) -> Result<(), StoreError> {
         self.len(text.len())?;
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
-    }
-
-    /// Writes a value if there is one. Flags before it tell whether there is.
-    pub(crate) fn present<T: RowPart>(&mut self, value: &Option<T>) -> Result<(), StoreError> {
-        value.as_ref().map_or(Ok(()), |value| value.write_part(self))
-    }
-
-    /// Writes each item of a list.
-    pub(crate) fn list<T>(
-        &mut self,
-        items: &[T],
-        mut write: impl FnMut(&mut Self, &T) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        self.len(items.len())?;
-        items.iter().try_for_each(|item| write(self, item))
     }
 
     fn len(&mut self, len: usize) -> Result<(), StoreError> {
@@ -238,22 +214,10 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(crate) fn number(&mut self) -> Option<u64> {
-        self.bytes().map(|bytes| u64::from_le_bytes(*bytes))
-    }
-
-    #[inline]
     pub(crate) fn bytes<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
         let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(bytes)
-    }
-
-    /// Reads the bits of one byte. Returns `None` if others are set.
-    #[inline]
-    pub(crate) fn flags<const N: usize>(&mut self) -> Option<[bool; N]> {
-        let byte = self.byte().filter(|byte| *byte < 1 << N)?;
-        Some(std::array::from_fn(|place| byte >> place & 1 != 0))
     }
 
     pub(crate) fn text(&mut self) -> Option<&'a str> {
@@ -264,16 +228,6 @@ impl<'a> Reader<'a> {
     pub(crate) fn sized_bytes(&mut self) -> Option<&'a [u8]> {
         let len = self.len()?;
         self.split(len)
-    }
-
-    /// Reads a value if there is one.
-    pub(crate) fn present<T: RowPart>(&mut self, is_present: bool) -> Option<Option<T>> {
-        if is_present { T::read_part(self).map(Some) } else { Some(None) }
-    }
-
-    /// Reads each item of a list.
-    pub(crate) fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        (0..self.len()?).map(|_| read(self)).collect()
     }
 
     fn len(&mut self) -> Option<usize> {
@@ -323,24 +277,22 @@ row_text! {
 
 impl RowPart for bool {
     fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        writer.flags([*self]);
-        Ok(())
+        u8::from(*self).write_part(writer)
     }
 
     fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
-        reader.flags().map(|[flag]| flag)
+        reader.byte().filter(|byte| *byte < 2).map(|byte| byte == 1)
     }
 }
 
 /// Eight bytes on every machine.
 impl RowPart for usize {
     fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        writer.number((*self).try_into().unwrap_or(u64::MAX));
-        Ok(())
+        u64::try_from(*self).unwrap_or(u64::MAX).write_part(writer)
     }
 
     fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
-        reader.number()?.try_into().ok()
+        u64::read_part(reader)?.try_into().ok()
     }
 }
 
@@ -356,11 +308,12 @@ impl<T: RowPart> RowPart for Arc<T> {
 
 impl<T: RowPart> RowPart for Vec<T> {
     fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        writer.list(self, |writer, item| item.write_part(writer))
+        writer.len(self.len())?;
+        self.iter().try_for_each(|item| item.write_part(writer))
     }
 
     fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
-        reader.list(T::read_part)
+        (0..reader.len()?).map(|_| T::read_part(reader)).collect()
     }
 
     fn check_part(reader: &mut Reader<'_>) -> Option<()> {
@@ -382,17 +335,15 @@ impl<A: RowPart, B: RowPart> RowPart for (A, B) {
 /// A byte that tells whether there is a value, and the value.
 impl<T: RowPart> RowPart for Option<T> {
     fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        writer.flags([self.is_some()]);
-        writer.present(self)
+        self.is_some().write_part(writer)?;
+        self.as_ref().map_or(Ok(()), |value| value.write_part(writer))
     }
 
     fn read_part(reader: &mut Reader<'_>) -> Option<Self> {
-        let [is_present] = reader.flags()?;
-        reader.present(is_present)
+        if bool::read_part(reader)? { T::read_part(reader).map(Some) } else { Some(None) }
     }
 
     fn check_part(reader: &mut Reader<'_>) -> Option<()> {
-        let [is_present] = reader.flags()?;
-        if is_present { T::check_part(reader) } else { Some(()) }
+        if bool::read_part(reader)? { T::check_part(reader) } else { Some(()) }
     }
 }
