@@ -48,17 +48,8 @@ impl ConfigError {
     }
 
     /// Refuses a number of zero and a time of zero.
-    pub(crate) fn refuse_zeros(
-        numbers: &[(&'static str, usize)],
-        times: &[(&'static str, std::time::Duration)],
-    ) -> Result<(), Self> {
-        for (setting, number) in numbers {
-            Self::refuse_if(*number == 0, setting, number, "must be at least 1")?;
-        }
-        for (setting, time) in times {
-            Self::refuse_if(time.is_zero(), setting, format_args!("{time:?}"), "must be longer than zero")?;
-        }
-        Ok(())
+    pub(crate) fn refuse_zero(setting: &'static str, time: std::time::Duration) -> Result<(), Self> {
+        Self::refuse_if(time.is_zero(), setting, format_args!("{time:?}"), "must be longer than zero")
     }
 
     /// Returns the name of the setting, such as `quota limit`.

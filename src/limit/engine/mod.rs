@@ -44,7 +44,7 @@ use self::{
 };
 #[cfg(feature = "redis")]
 use super::plan::Plan;
-use super::plans::cache::{PlanCache, PlanState};
+use super::plans::cache::PlanCache;
 use super::{
     decision::{Ask, CallEnd, CallInMemory, Charge, Decision, Payer},
     plan::PlanKind,
@@ -342,8 +342,7 @@ impl Engine {
 
     /// Returns whether a source must look up the plan. Until it has, a row keeps the plan that it has.
     fn has_stale_plan(&self, tenant: &LimitKey, context: Context<'_>) -> bool {
-        let state = |plans: &PlanCache| plans.state(&self.plans, tenant, context.now);
-        self.plan_cache.as_ref().is_some_and(|plans| state(plans) != PlanState::Fresh)
+        self.plan_cache.as_ref().is_some_and(|plans| plans.is_stale(&self.plans, tenant, context.now))
     }
 
     fn has_row(&self, key: TenantKey<'_>) -> bool {

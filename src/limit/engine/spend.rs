@@ -11,7 +11,7 @@ use super::{
     row::{Place, Row},
     row_bytes,
 };
-use crate::limit::plans::cache::{PlanCache, PlanState};
+use crate::limit::plans::cache::PlanCache;
 use crate::{
     limit::{
         decision::{Ask, BucketId, CallInMemory, Charge, Decision, Marks, NO_MARKS, OpenCall, Past, Payer},
@@ -91,10 +91,7 @@ impl Engine {
     fn require_plan(&self, plans: &PlanCache, request: SpendRequest<'_>) -> Result<(), Undecided> {
         let SpendRequest { key, context, ask, .. } = request;
         let tenant = key.limit_key()?;
-        let needs_plan = match ask.can_wait {
-            true => plans.must_wait(&self.plans, &tenant, context.now),
-            false => plans.state(&self.plans, &tenant, context.now) == PlanState::Refused,
-        };
+        let needs_plan = plans.must_wait(&self.plans, &tenant, context.now, ask.can_wait);
         if needs_plan { Err(Undecided::NeedsPlan) } else { Ok(()) }
     }
 

@@ -10,84 +10,74 @@
 use std::time::Duration;
 
 use super::{
-    source::{CachedPlans, LookedUp, PlanFailure, PlanUnavailable},
+    source::{AnyPlanSource, CachedPlans, LookedUp, PlanFailure, PlanUnavailable},
     table::Plans,
 };
 use crate::{
     tenant::LimitKey,
     util::{
         clock::{Clock, Moment},
-        lookup::{Answer, Answers, Found, Pace, Running, Turn, in_time},
+        lookup::{Answer, CachedLookup, Found, KeyState, Lookup, Pace},
     },
 };
 
 /// How long a row is used without a look at the age of its plan.
 const TICK: Duration = Duration::from_secs(1);
 
-type Outcome = Result<(), PlanUnavailable>;
-
 pub(in crate::limit) struct PlanCache {
-    settings: CachedPlans,
+    source: Box<dyn AnyPlanSource>,
+    on_failure: PlanFailure,
     /// Found plans are in [`Plans`].
-    answers: Answers<LimitKey, ()>,
-    running: Running<LimitKey, Outcome>,
+    cached: CachedLookup<LimitKey, ()>,
     tick: Pace,
-}
-
-/// The state of a tenant's plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::limit) enum PlanState {
-    Fresh,
-    /// It is older than its time to live, and still in use.
-    Stale,
-    Unknown,
-    Refused,
 }
 
 impl PlanCache {
     pub(in crate::limit) fn new(settings: CachedPlans) -> Self {
-        let answers = Answers::new(settings.max_tenants);
-        Self { settings, answers, running: Running::new(), tick: Pace::default() }
+        let CachedPlans { source, lookup, on_failure } = settings;
+        Self { source, on_failure, cached: CachedLookup::new(lookup), tick: Pace::default() }
     }
 
     /// Lets the first request of each tenant check the age of its plan, if it is time.
     #[inline]
     pub(in crate::limit) fn tick(&self, plans: &Plans, now: Moment) {
-        if self.tick.is_due(now, TICK.min(self.settings.time_to_live)) {
+        if self.tick.is_due(now, TICK.min(self.cached.settings.time_to_live)) {
             plans.begin_epoch();
         }
     }
 
-    pub(in crate::limit) fn state(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> PlanState {
+    fn state(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> KeyState<()> {
         // addresses are no customers, and what an operator sets counts
         if tenant.is_reserved() || plans.is_set(tenant) {
-            return PlanState::Fresh;
+            return KeyState::Decided(Found::Known(()));
         }
-        match self.answers.last_answer(tenant) {
-            // an operator has set another plan and removed it, and the found one with it
-            Some(Answer { found: Found::Known(()), .. }) if !plans.is_found(tenant) => PlanState::Unknown,
-            Some(Answer { until, found }) if now < until => match found {
-                Found::Failure if self.settings.on_failure == PlanFailure::Refuse => PlanState::Refused,
-                _ => PlanState::Fresh,
-            },
-            Some(Answer { found: Found::Known(()), .. }) => PlanState::Stale,
-            _ => PlanState::Unknown,
+        match self.cached.state(tenant, now) {
+            KeyState::Decided(Found::Known(())) | KeyState::Due { was_known: true, .. } if !plans.is_found(tenant) => {
+                // an operator has set another plan and removed it, and the found one with it
+                KeyState::Due { was_known: true, meanwhile: None }
+            }
+            state => state,
         }
     }
 
-    /// Returns whether a request must wait for the plan, or is refused. A stale plan is used while it is looked up.
-    pub(in crate::limit) fn must_wait(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> bool {
+    /// Returns whether a row may not use its plan from now on without a look at its age.
+    pub(in crate::limit) fn is_stale(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> bool {
         match self.state(plans, tenant, now) {
-            PlanState::Fresh => false,
-            PlanState::Stale => !self.running.contains(tenant),
-            PlanState::Unknown | PlanState::Refused => true,
+            KeyState::Decided(found) => self.outcome(found).is_err(),
+            KeyState::Due { .. } => true,
         }
+    }
+
+    /// Returns whether a request must wait for the plan, if it `can_wait`, or is refused. A stale plan is used while it
+    /// is looked up.
+    pub(in crate::limit) fn must_wait(&self, plans: &Plans, tenant: &LimitKey, now: Moment, can_wait: bool) -> bool {
+        let found = self.cached.without_waiting(tenant, self.state(plans, tenant, now));
+        found.map_or(can_wait, |found| self.outcome(found).is_err())
     }
 
     /// Returns whether the plan should be looked up and no lookup is running.
     pub(in crate::limit) fn is_due(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> bool {
-        matches!(self.state(plans, tenant, now), PlanState::Stale | PlanState::Unknown)
-            && !self.running.contains(tenant)
+        matches!(self.state(plans, tenant, now), KeyState::Due { .. }) && !self.cached.running.contains(tenant)
     }
 
     /// Looks up the plan of a tenant, unless it is fresh. Calls `failed` with the reason if the lookup fails.
@@ -97,82 +87,59 @@ impl PlanCache {
         tenant: &LimitKey,
         clock: &dyn Clock,
         failed: impl Fn(&str),
-    ) -> Outcome {
-        loop {
-            let state = self.state(plans, tenant, clock.now());
-            match state {
-                PlanState::Fresh => return Ok(()),
-                PlanState::Refused => return Err(PlanUnavailable),
-                PlanState::Stale | PlanState::Unknown => {}
+    ) -> Result<(), PlanUnavailable> {
+        let failed = &failed;
+        let look_up = |lookup: Lookup<LimitKey, Found<()>>| async move {
+            let answer = self.cached.in_time(self.source.look_up(tenant)).await;
+            let found = self.keep_plan(plans, tenant, clock.now(), answer).unwrap_or_else(|reason| {
+                failed(&reason);
+                self.keep_failure(plans, tenant, clock.now())
+            });
+            lookup.publish_result(found);
+            found
+        };
+        let state = || self.state(plans, tenant, clock.now());
+        self.outcome(self.cached.load(tenant, state, failed, look_up).await)
+    }
+
+    /// Keeps a plan, or returns why there is none to keep.
+    fn keep_plan(&self, plans: &Plans, tenant: &LimitKey, now: Moment, answer: LookedUp) -> Result<Found<()>, String> {
+        // an old plan is used until there is another one
+        let (renew_at, until) = (now + self.cached.settings.time_to_live, Moment::from_nanos(u64::MAX));
+        let keep = |found| self.insert(plans, tenant, Answer { renew_at, until, found }, now);
+        match answer? {
+            Some(plan) if keep(Found::Known(())) => {
+                plans.set_found(tenant, plan);
+                Ok(Found::Known(()))
             }
-            match self.running.join_lookup(tenant, self.settings.max_lookups) {
-                Turn::Full => {
-                    failed("too many lookups are running");
-                    return if state == PlanState::Stale { Ok(()) } else { self.unknown() };
-                }
-                Turn::Leads(lookup) => {
-                    let answer = in_time(self.settings.deadline, self.settings.source.look_up(tenant)).await;
-                    let answer = answer.unwrap_or_else(|| Err("no answer in time".into()));
-                    let outcome = self.keep_plan(plans, tenant, clock.now(), answer, failed);
-                    lookup.publish_result(outcome);
-                    return outcome;
-                }
-                Turn::Follows(_) if state == PlanState::Stale => return Ok(()),
-                Turn::Follows(other) => {
-                    if let Some(outcome) = other.result().await {
-                        return outcome;
-                    }
-                }
+            Some(_) => Err("there is no room for one more plan".into()),
+            None => {
+                plans.remove_found(tenant);
+                keep(Found::Nothing);
+                Ok(Found::Nothing)
             }
         }
     }
 
-    fn keep_plan(
-        &self,
-        plans: &Plans,
-        tenant: &LimitKey,
-        now: Moment,
-        answer: LookedUp,
-        failed: impl Fn(&str),
-    ) -> Outcome {
-        let until = now + self.settings.time_to_live;
-        let reason = match answer {
-            Ok(Some(plan)) if self.insert(plans, tenant, Answer { until, found: Found::Known(()) }, now) => {
-                plans.set_found(tenant, plan);
-                return Ok(());
-            }
-            Ok(Some(_)) => String::from("there is no room for one more plan"),
-            Ok(None) => {
-                plans.remove_found(tenant);
-                self.insert(plans, tenant, Answer { until, found: Found::Nothing }, now);
-                return Ok(());
-            }
-            Err(reason) => reason,
-        };
-        failed(&reason);
-        let until = now + self.settings.retry_after;
-        let found = match self.settings.on_failure {
-            PlanFailure::Keep if plans.is_found(tenant) => Found::Known(()),
-            PlanFailure::Keep | PlanFailure::Refuse => Found::Failure,
-            PlanFailure::Default => {
-                plans.remove_found(tenant);
-                Found::Failure
-            }
-        };
-        self.insert(plans, tenant, Answer { until, found }, now);
-        self.unknown()
+    fn keep_failure(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> Found<()> {
+        if self.on_failure == PlanFailure::Default {
+            plans.remove_found(tenant);
+        }
+        let keeps_plan = self.on_failure == PlanFailure::Keep && plans.is_found(tenant);
+        let answer = self.cached.answer_after_failure(tenant, now, keeps_plan);
+        self.insert(plans, tenant, answer, now);
+        answer.found
     }
 
-    /// Returns the answer for a tenant that can't be looked up now.
-    fn unknown(&self) -> Outcome {
-        match self.settings.on_failure {
-            PlanFailure::Refuse => Err(PlanUnavailable),
-            PlanFailure::Keep | PlanFailure::Default => Ok(()),
+    fn outcome(&self, found: Found<()>) -> Result<(), PlanUnavailable> {
+        match (found, self.on_failure) {
+            (Found::Failure, PlanFailure::Refuse) => Err(PlanUnavailable),
+            _ => Ok(()),
         }
     }
 
     /// Keeps an answer, if there is room. Returns whether there was.
     fn insert(&self, plans: &Plans, tenant: &LimitKey, answer: Answer<()>, now: Moment) -> bool {
-        self.answers.keep_answer(tenant, answer, now, |purge| plans.remove_all_found(purge))
+        self.cached.answers.keep_answer(tenant, answer, now, |purge| plans.remove_all_found(purge))
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, future::Future, pin::Pin, time::Duration};
 use crate::{
     limit::plan::Plan,
     tenant::LimitKey,
-    util::{builder::setters, error::ConfigError},
+    util::{builder::setters, error::ConfigError, lookup::LookupSettings},
 };
 
 /// Looks up the plans of tenants, for example in a database.
@@ -67,68 +67,61 @@ pub enum PlanFailure {
 #[must_use]
 pub struct CachedPlans {
     pub(super) source: Box<dyn AnyPlanSource>,
-    pub(super) time_to_live: Duration,
-    pub(super) deadline: Duration,
+    pub(super) lookup: LookupSettings,
     pub(super) on_failure: PlanFailure,
-    pub(super) retry_after: Duration,
-    pub(super) max_tenants: usize,
-    pub(super) max_lookups: usize,
 }
 
 impl CachedPlans {
     /// Caches the answers of this source.
     pub fn new(source: impl PlanSource) -> Self {
-        Self {
-            source: Box::new(source),
-            time_to_live: Duration::from_secs(60),
-            deadline: Duration::from_secs(1),
-            on_failure: PlanFailure::Keep,
-            retry_after: Duration::from_secs(5),
-            max_tenants: 100_000,
-            max_lookups: 64,
-        }
+        let lookup = LookupSettings::new(Duration::from_secs(5));
+        Self { source: Box::new(source), lookup, on_failure: PlanFailure::Keep }
     }
 
     setters! {
         /// Sets how long an answer is used. Defaults to one minute. An answer can be used for up to
         /// a second longer.
-        pub fn time_to_live(time: Duration) { time_to_live: time }
+        pub fn time_to_live(time: Duration) { lookup.time_to_live: time }
 
         /// Sets how long a request waits for a lookup before the lookup counts as failed. Defaults to one second.
         ///
         /// The deadline works in every runtime, with or without timers, because a separate thread watches the lookups
         /// of the process. If the system refuses to start that thread, lookups have no deadline.
-        pub fn deadline(time: Duration) { deadline: time }
+        pub fn deadline(time: Duration) { lookup.deadline: time }
 
         /// Sets what happens if a lookup fails. Defaults to [`PlanFailure::Keep`].
         pub fn on_failure(answer: PlanFailure) { on_failure: answer }
 
         /// Sets how long to wait before retrying a failed lookup of a tenant. Defaults to five seconds.
-        pub fn retry_after(time: Duration) { retry_after: time }
+        pub fn retry_after(time: Duration) { lookup.retry_after: time }
 
         /// Sets how many answers are kept. Defaults to 100,000.
         ///
         /// At most half of them are answers that a tenant has no plan, and they make room for plans, so that a flood of
         /// made-up names can't displace customers or keep new ones out. Beyond the maximum, names without a plan are
         /// looked up on every request, and a plan that can't be kept counts as a failed lookup.
-        pub fn max_tenants(most: usize) { max_tenants: most }
+        pub fn max_tenants(most: usize) { lookup.max_answers: most }
 
-        /// Sets how many lookups run at once, over all tenants. Defaults to 64. Further lookups fail immediately.
-        pub fn max_lookups(most: usize) { max_lookups: most }
+        /// Sets how many lookups run at once, over all tenants. Defaults to 64.
+        ///
+        /// At most half of them are for tenants whose plan was not found recently, so made-up names can't take all.
+        /// Others wait their turn, for at most a [deadline](Self::deadline), in the order in which they arrived. After
+        /// that, the lookup counts as failed.
+        pub fn max_lookups(most: usize) { lookup.max_lookups: most }
     }
 
     pub(in crate::limit) fn validate(&self) -> Result<(), ConfigError> {
-        let times = [
-            ("plans time_to_live", self.time_to_live),
-            ("plans deadline", self.deadline),
-            ("plans retry_after", self.retry_after),
-        ];
-        let numbers = [("plans max_tenants", self.max_tenants), ("plans max_lookups", self.max_lookups)];
-        ConfigError::refuse_zeros(&numbers, &times)
+        self.lookup.validate([
+            "plans time_to_live",
+            "plans deadline",
+            "plans retry_after",
+            "plans max_tenants",
+            "plans max_lookups",
+        ])
     }
 }
 
-crate::util::fmt::debug_fields!(CachedPlans { time_to_live, deadline, on_failure, max_tenants });
+crate::util::fmt::debug_fields!(CachedPlans { lookup, on_failure });
 
 /// The error of a lookup that failed while [`PlanFailure::Refuse`] is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

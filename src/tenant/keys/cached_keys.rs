@@ -3,11 +3,11 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use http::HeaderName;
-use tokio::{runtime::Handle, sync::Semaphore};
+use tokio::runtime::Handle;
 
 use super::{
     api_keys::{key_of_request, missing_key, unknown_key},
-    key_lookup::{AnyKeyLookup, KeyLookup, PresentedKey},
+    key_lookup::{AnyKeyLookup, KeyLookup, LookedUp, PresentedKey},
 };
 use crate::{
     http::head::Head,
@@ -21,7 +21,7 @@ use crate::{
         builder::setters,
         clock::{Clock, Moment, SystemClock},
         error::ConfigError,
-        lookup::{Answer, Answers, Found, Pace, Running, Turn, in_time},
+        lookup::{Answer, CachedLookup, Found, Lookup, LookupSettings, Pace, in_time},
         secret::SecretDigest,
     },
 };
@@ -76,32 +76,11 @@ pub struct CachedKeys(Arc<Cache>);
 
 struct Cache {
     header: HeaderName,
-    settings: CachedKeysBuilder,
-    answers: Answers<[u8; 32], KnownKey>,
-    running: Running<[u8; 32], Outcome>,
-    /// A place for each lookup of a key that was not valid lately. Requests get them in the order of their arrival.
-    places: Arc<Semaphore>,
+    lookup: Box<dyn AnyKeyLookup>,
+    unknown_time_to_live: Duration,
+    clock: Arc<dyn Clock>,
+    cached: CachedLookup<[u8; 32], Tenant>,
     warnings: Pace,
-}
-
-/// A key that was found.
-#[derive(Clone)]
-struct KnownKey {
-    tenant: Tenant,
-    /// From when on it is looked up again, before its answer is too old.
-    renew_at: Moment,
-}
-
-type Outcome = Result<Tenant, TenantError>;
-
-/// The answer of the cache about a key.
-enum KeyState {
-    Decided(Outcome),
-    /// It must be looked up. It was valid lately, or still is.
-    Due {
-        was_known: bool,
-        valid: Option<Tenant>,
-    },
 }
 
 /// Builds [`CachedKeys`].
@@ -109,12 +88,8 @@ enum KeyState {
 pub struct CachedKeysBuilder {
     header: String,
     lookup: Box<dyn AnyKeyLookup>,
-    time_to_live: Duration,
+    settings: LookupSettings,
     unknown_time_to_live: Duration,
-    deadline: Duration,
-    retry_after: Duration,
-    max_keys: usize,
-    max_lookups: usize,
     clock: Arc<dyn Clock>,
 }
 
@@ -133,12 +108,8 @@ impl CachedKeys {
         CachedKeysBuilder {
             header: header.into(),
             lookup: Box::new(lookup),
-            time_to_live: Duration::from_secs(60),
+            settings: LookupSettings::new(Duration::from_secs(1)),
             unknown_time_to_live: Duration::from_secs(10),
-            deadline: Duration::from_secs(1),
-            retry_after: Duration::from_secs(1),
-            max_keys: 100_000,
-            max_lookups: 64,
             clock: Arc::new(SystemClock::new()),
         }
     }
@@ -147,7 +118,7 @@ impl CachedKeys {
 impl CachedKeysBuilder {
     setters! {
         /// Sets how long a known key is accepted before it is looked up again. Defaults to one minute.
-        pub fn time_to_live(time: Duration) { time_to_live: time }
+        pub fn time_to_live(time: Duration) { settings.time_to_live: time }
 
         /// Sets how long an unknown key is refused without a lookup. Defaults to ten seconds, so a new key can take that long to work
         /// if it was tried before.
@@ -155,22 +126,22 @@ impl CachedKeysBuilder {
 
         /// Sets how long a request waits for a lookup before the lookup counts as failed. Defaults to one second. Works
         /// in every runtime.
-        pub fn deadline(time: Duration) { deadline: time }
+        pub fn deadline(time: Duration) { settings.deadline: time }
 
         /// Sets how long to wait before retrying a failed lookup of a key. Defaults to one second.
-        pub fn retry_after(time: Duration) { retry_after: time }
+        pub fn retry_after(time: Duration) { settings.retry_after: time }
 
         /// Sets how many answers are kept. Defaults to 100,000, which take about 20 MB.
         ///
         /// At most half of them are about unknown keys, and they make room for known ones. Keys beyond the maximum are
         /// looked up on every request.
-        pub fn max_keys(most: usize) { max_keys: most }
+        pub fn max_keys(most: usize) { settings.max_answers: most }
 
         /// Sets how many lookups run at once. Defaults to 64.
         ///
         /// At most half of them are for keys that were not valid recently. Others wait their turn, for at most a
         /// [deadline](Self::deadline), in the order in which they arrived.
-        pub fn max_lookups(most: usize) { max_lookups: most }
+        pub fn max_lookups(most: usize) { settings.max_lookups: most }
 
         /// Sets the clock. Defaults to the system clock.
         pub fn clock(clock: impl Clock) { clock: Arc::new(clock) }
@@ -183,149 +154,74 @@ impl CachedKeysBuilder {
     /// Returns an error if a setting is invalid.
     pub fn build(self) -> Result<CachedKeys, ConfigError> {
         let header = header_name("API key header", &self.header)?;
-        let times = [
-            ("keys time_to_live", self.time_to_live),
-            ("keys unknown_time_to_live", self.unknown_time_to_live),
-            ("keys deadline", self.deadline),
-            ("keys retry_after", self.retry_after),
-        ];
-        let numbers = [("keys max_keys", self.max_keys), ("keys max_lookups", self.max_lookups)];
-        ConfigError::refuse_zeros(&numbers, &times)?;
-        let answers = Answers::new(self.max_keys);
-        let places = Arc::new(Semaphore::new(self.max_lookups.div_ceil(2).min(Semaphore::MAX_PERMITS)));
-        let (running, warnings) = (Running::new(), Pace::default());
-        let cache = Cache { header, settings: self, answers, running, places, warnings };
-        Ok(CachedKeys(Arc::new(cache)))
+        self.settings.validate([
+            "keys time_to_live",
+            "keys deadline",
+            "keys retry_after",
+            "keys max_keys",
+            "keys max_lookups",
+        ])?;
+        ConfigError::refuse_zero("keys unknown_time_to_live", self.unknown_time_to_live)?;
+        let Self { lookup, settings, unknown_time_to_live, clock, .. } = self;
+        let (cached, warnings) = (CachedLookup::new(settings), Pace::default());
+        Ok(CachedKeys(Arc::new(Cache { header, lookup, unknown_time_to_live, clock, cached, warnings })))
     }
 }
 
-const UNAVAILABLE: TenantError = TenantError::unavailable("API keys cannot be checked for now");
-
 impl Cache {
-    fn key_state(&self, digest: &[u8; 32], now: Moment) -> KeyState {
-        match self.answers.last_answer(digest) {
-            Some(Answer { until, found: Found::Known(KnownKey { tenant, renew_at }) }) => {
-                let is_valid = now < until;
-                if is_valid && (now < renew_at || self.running.contains(digest)) {
-                    return KeyState::Decided(Ok(tenant));
-                }
-                KeyState::Due { was_known: true, valid: is_valid.then_some(tenant) }
-            }
-            Some(Answer { until, found: Found::Nothing }) if now < until => {
-                KeyState::Decided(Err(unknown_key(&self.header)))
-            }
-            Some(Answer { until, found: Found::Failure }) if now < until => KeyState::Decided(Err(UNAVAILABLE)),
-            Some(_) | None => KeyState::Due { was_known: false, valid: None },
-        }
-    }
-
-    async fn load_key(self: &Arc<Self>, digest: SecretDigest, key: PresentedKey) -> Outcome {
-        let (digest, mut key) = (*digest.as_bytes(), Some(key));
-        let CachedKeysBuilder { clock, max_lookups, deadline, .. } = &self.settings;
-        let mut place = None;
-        loop {
-            let (was_known, valid) = match self.key_state(&digest, clock.now()) {
-                KeyState::Decided(outcome) => return outcome,
-                KeyState::Due { was_known, valid } => (was_known, valid),
-            };
-            let needs_place = !was_known && place.is_none();
-            if needs_place && !self.running.contains(&digest) {
-                let free = in_time(*deadline, Arc::clone(&self.places).acquire_owned()).await;
-                let Some(Ok(own)) = free else {
-                    self.warn("too many lookups are running");
-                    return Err(UNAVAILABLE);
-                };
-                // the answer may be known by now
-                place = Some(own);
-                continue;
-            }
-            match self.running.join_lookup(&digest, *max_lookups) {
-                Turn::Full => {
-                    self.warn("too many lookups are running");
-                    return valid.ok_or(UNAVAILABLE);
-                }
-                // the lookup that it would have followed has just ended
-                Turn::Leads(_) if needs_place => {}
-                Turn::Leads(turn) => {
-                    // only one turn of a request is the leading one
-                    let Some(key) = key.take() else { return Err(UNAVAILABLE) };
-                    let cache = Arc::clone(self);
-                    let lookup = async move {
-                        let _place = place;
-                        let outcome = cache.look_up_key(digest, key).await;
-                        turn.publish_result(outcome.clone());
-                        outcome
-                    };
-                    // the answer is kept even if this request is dropped; and it waits no longer if the task does not run
-                    return match Handle::try_current() {
-                        Ok(runtime) => match in_time(*deadline, runtime.spawn(lookup)).await {
-                            Some(Ok(outcome)) => outcome,
-                            Some(Err(_)) | None => Err(UNAVAILABLE),
-                        },
-                        Err(_) => lookup.await,
-                    };
-                }
-                Turn::Follows(other) => {
-                    if let Some(tenant) = valid {
-                        return Ok(tenant);
-                    }
-                    place = None;
-                    // without a result, the lookup was dropped
-                    if let Some(outcome) = other.result().await {
-                        return outcome;
-                    }
-                }
-            }
-        }
-    }
-
-    async fn look_up_key(&self, digest: [u8; 32], key: PresentedKey) -> Outcome {
-        let CachedKeysBuilder { clock, deadline, lookup, .. } = &self.settings;
-        // a key that is deleted meanwhile is not known for longer
-        let asked_at = clock.now();
-        let found = in_time(*deadline, lookup.look_up(key)).await;
-        self.keep_key(&digest, asked_at, found.unwrap_or_else(|| Err("no answer in time".into())))
-    }
-
-    /// Keeps what was found about a key, and decides about the requests that wait.
-    fn keep_key(&self, digest: &[u8; 32], asked_at: Moment, found: Result<Option<Tenant>, String>) -> Outcome {
-        let CachedKeysBuilder { clock, time_to_live, unknown_time_to_live, retry_after, .. } = &self.settings;
-        let now = clock.now();
-        let keep = |until: Moment, found| {
-            self.answers.keep_answer(digest, Answer { until, found }, now, |purge| purge(&|_| ()))
-        };
+    fn outcome(&self, found: Found<Tenant>) -> Result<Tenant, TenantError> {
         match found {
+            Found::Known(tenant) => Ok(tenant),
+            Found::Nothing => Err(unknown_key(&self.header)),
+            Found::Failure => Err(TenantError::unavailable("API keys cannot be checked for now")),
+        }
+    }
+
+    async fn load_key(self: &Arc<Self>, digest: SecretDigest, key: PresentedKey) -> Result<Tenant, TenantError> {
+        let digest = *digest.as_bytes();
+        let look_up = |lookup: Lookup<[u8; 32], Found<Tenant>>| async move {
+            let cache = Arc::clone(self);
+            let looked_up = async move {
+                // a key that is deleted meanwhile is not known for longer
+                let asked_at = cache.clock.now();
+                let answer = cache.cached.in_time(cache.lookup.look_up(key)).await;
+                let found = cache.keep_key(&digest, asked_at, answer);
+                lookup.publish_result(found.clone());
+                found
+            };
+            // the answer is kept even if this request is dropped; and it waits no longer if the task does not run
+            let Ok(runtime) = Handle::try_current() else { return looked_up.await };
+            let found = in_time(self.cached.settings.deadline, runtime.spawn(looked_up)).await;
+            found.and_then(Result::ok).unwrap_or(Found::Failure)
+        };
+        let state = || self.cached.state(&digest, self.clock.now());
+        self.outcome(self.cached.load(&digest, state, |reason| self.warn(reason), look_up).await)
+    }
+
+    /// Keeps what was found about a key. Without room, it is looked up again.
+    fn keep_key(&self, digest: &[u8; 32], asked_at: Moment, answer: LookedUp) -> Found<Tenant> {
+        let (now, time_to_live) = (self.clock.now(), self.cached.settings.time_to_live);
+        let answer = match answer {
             Ok(Some(tenant)) => {
-                let known = KnownKey { tenant: tenant.clone(), renew_at: asked_at + *time_to_live / 4 * 3 };
-                // without room, it is looked up again
-                keep(asked_at + *time_to_live, Found::Known(known));
-                Ok(tenant)
+                let (renew_at, until) = (asked_at + time_to_live / 4 * 3, asked_at + time_to_live);
+                Answer { renew_at, until, found: Found::Known(tenant) }
             }
             Ok(None) => {
-                keep(now + *unknown_time_to_live, Found::Nothing);
-                Err(unknown_key(&self.header))
+                let until = now + self.unknown_time_to_live;
+                Answer { renew_at: until, until, found: Found::Nothing }
             }
             Err(reason) => {
                 self.warn(&reason);
-                match self.answers.last_answer(digest) {
-                    Some(Answer { until, found: Found::Known(known) }) if now < until => {
-                        let known = KnownKey { renew_at: now + *retry_after, ..known };
-                        let tenant = known.tenant.clone();
-                        keep(until, Found::Known(known));
-                        Ok(tenant)
-                    }
-                    _ => {
-                        keep(now + *retry_after, Found::Failure);
-                        Err(UNAVAILABLE)
-                    }
-                }
+                self.cached.answer_after_failure(digest, now, true)
             }
-        }
+        };
+        self.cached.answers.keep_answer(digest, answer.clone(), now, |purge| purge(&|_| ()));
+        answer.found
     }
 
     /// Logs at most one failure each second, because callers can invent keys.
     fn warn(&self, reason: &str) {
-        if self.warnings.is_due(self.settings.clock.now(), Duration::from_secs(1)) {
+        if self.warnings.is_due(self.clock.now(), Duration::from_secs(1)) {
             crate::util::trace::warning!("an API key could not be looked up: {reason}");
         }
     }
@@ -334,10 +230,10 @@ impl Cache {
 impl TenantSource for CachedKeys {
     fn find<'a>(&self, head: Head<'a>) -> Result<Option<TenantName<'a>>, TenantError> {
         let Some(key) = key_of_request(head, &self.0.header)? else { return Ok(None) };
-        let digest = SecretDigest::of_secret(key);
-        match self.0.key_state(digest.as_bytes(), self.0.settings.clock.now()) {
-            KeyState::Decided(outcome) => outcome.map(|tenant| Some(tenant.into())),
-            KeyState::Due { .. } => Err(TenantError::pending()),
+        let (digest, cached) = (SecretDigest::of_secret(key), &self.0.cached);
+        match cached.without_waiting(digest.as_bytes(), cached.state(digest.as_bytes(), self.0.clock.now())) {
+            Some(found) => self.0.outcome(found).map(|tenant| Some(tenant.into())),
+            None => Err(TenantError::pending()),
         }
     }
 
@@ -357,11 +253,5 @@ impl TenantSource for CachedKeys {
     }
 }
 
-crate::util::fmt::debug_fields!(CachedKeys, |own| header: own.0.header, settings: own.0.settings);
-crate::util::fmt::debug_fields!(CachedKeysBuilder {
-    time_to_live,
-    unknown_time_to_live,
-    deadline,
-    max_keys,
-    max_lookups
-});
+crate::util::fmt::debug_fields!(CachedKeys, |own| header: own.0.header, settings: own.0.cached.settings);
+crate::util::fmt::debug_fields!(CachedKeysBuilder { header, settings, unknown_time_to_live });

@@ -25,9 +25,12 @@ pub(crate) struct Answers<K: Eq + Hash, V> {
     purge: Pace,
 }
 
-/// An answer, and until when it may be used.
+/// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer<V> {
+    /// From when on it is looked up again.
+    pub(crate) renew_at: Moment,
+    /// Until when it may be used meanwhile, if the key is known.
     pub(crate) until: Moment,
     pub(crate) found: Found<V>,
 }
@@ -40,7 +43,7 @@ pub(crate) enum Found<V> {
 }
 
 impl<V> Found<V> {
-    fn is_known(&self) -> bool {
+    pub(super) fn is_known(&self) -> bool {
         matches!(self, Self::Known(_))
     }
 }
@@ -100,13 +103,13 @@ impl<K: Clone + Eq + Hash, V: Clone> Answers<K, V> {
         is_gone
     }
 
-    /// Removes answers that may not be used any more. Known keys go only if another known key needs the room, so that made-up
+    /// Removes answers that must be looked up again. Known keys go only if another known key needs the room, so that made-up
     /// ones can't displace them.
     fn remove_old_answers(&self, now: Moment, for_known: bool, remove: &dyn Fn(&K)) {
         let removes_known = for_known && self.answers.len() >= self.most;
         self.answers.retain(|key, answer| {
             let is_known = answer.found.is_known();
-            if now < answer.until || (is_known && !removes_known) {
+            if now < answer.renew_at || (is_known && !removes_known) {
                 return true;
             }
             if !is_known {

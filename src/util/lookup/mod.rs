@@ -4,13 +4,15 @@
 //! a deadline, and only some answers are kept.
 
 mod answers;
+mod cached;
 mod deadline;
 mod pace;
 mod running;
 
 pub(crate) use self::{
-    answers::{Answer, Answers, Found},
+    answers::{Answer, Found},
+    cached::{CachedLookup, KeyState, LookupSettings},
     deadline::in_time,
     pace::Pace,
-    running::{Running, Turn},
+    running::Lookup,
 };

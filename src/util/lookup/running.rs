@@ -4,7 +4,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::util::lock::lock;
 
@@ -17,8 +17,8 @@ pub(crate) struct Running<K: Eq + Hash, T>(Arc<Mutex<Results<K, T>>>);
 pub(crate) enum Turn<K: Eq + Hash, T> {
     /// It does the lookup.
     Leads(Lookup<K, T>),
-    /// It waits for another request that does the lookup.
-    Follows(Following<T>),
+    /// It waits for another request that does the lookup. There is no result if that request is dropped.
+    Follows(watch::Receiver<Option<T>>),
     /// Too many lookups are running.
     Full,
 }
@@ -32,18 +32,18 @@ impl<K: Clone + Eq + Hash, T: Clone> Running<K, T> {
         lock(&self.0).contains_key(key)
     }
 
-    /// Begins a lookup if fewer than `most` are running, or finds the one that is running.
-    pub(crate) fn join_lookup(&self, key: &K, most: usize) -> Turn<K, T> {
+    /// Begins a lookup, which keeps its place, if fewer than `most` are running. Or finds the one that is running.
+    pub(crate) fn join_lookup(&self, key: &K, most: usize, place: &mut Option<OwnedSemaphorePermit>) -> Turn<K, T> {
         let mut results = lock(&self.0);
         if let Some(result) = results.get(key) {
-            return Turn::Follows(Following(result.clone()));
+            return Turn::Follows(result.clone());
         }
         if results.len() >= most {
             return Turn::Full;
         }
         let (result, receiver) = watch::channel(None);
         results.insert(key.clone(), receiver);
-        Turn::Leads(Lookup { running: Arc::clone(&self.0), key: key.clone(), result })
+        Turn::Leads(Lookup { running: Arc::clone(&self.0), key: key.clone(), result, _place: place.take() })
     }
 }
 
@@ -52,6 +52,7 @@ pub(crate) struct Lookup<K: Eq + Hash, T> {
     running: Arc<Mutex<Results<K, T>>>,
     key: K,
     result: watch::Sender<Option<T>>,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl<K: Eq + Hash, T> Lookup<K, T> {
@@ -65,14 +66,5 @@ impl<K: Eq + Hash, T> Lookup<K, T> {
 impl<K: Eq + Hash, T> Drop for Lookup<K, T> {
     fn drop(&mut self) {
         lock(&self.running).remove(&self.key);
-    }
-}
-
-pub(crate) struct Following<T>(watch::Receiver<Option<T>>);
-
-impl<T: Clone> Following<T> {
-    /// Waits for the result. Returns `None` if the request that did the lookup was dropped.
-    pub(crate) async fn result(mut self) -> Option<T> {
-        self.0.wait_for(Option::is_some).await.ok()?.clone()
     }
 }
