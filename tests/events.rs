@@ -1,6 +1,12 @@
 //! The event log through its public API: in process, through sinks, and over HTTP.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
+/// The sink of the example server.
+#[path = "../examples/server/json_lines.rs"]
+mod json_lines;
+#[path = "../examples/server/whole_lines.rs"]
+mod whole_lines;
+
 use std::{
     fs,
     path::PathBuf,
@@ -13,10 +19,11 @@ use std::{
     time::Duration,
 };
 
+use json_lines::JsonLines;
 use tollgate::{
     EventLog, Tenant,
     clock::UnixTime,
-    event::{Event, EventKind, JsonLines, Mode, Query, Sink},
+    event::{Event, EventKind, Mode, Query, Sink},
 };
 
 fn refusal(tenant: &str, second: u64) -> Event {
@@ -203,17 +210,12 @@ fn invalid_settings_are_rejected() {
     assert!(EventLog::builder().capacity(0).is_err());
     assert!(EventLog::builder().max_per_second(0).is_err());
     assert!(Query::new().limit(0).is_err() && Query::new().limit(1_001).is_err());
-    let directory = Directory::new();
-    let error = JsonLines::open(directory.path("none/log.jsonl")).unwrap_err();
-    assert_eq!(error.reason(), "its directory does not exist");
-    assert!(JsonLines::open(directory.path("log")).unwrap().rotate_at(0).is_err());
-    assert!(JsonLines::open(directory.path("log")).unwrap().keep(0).is_err());
 }
 
 #[test]
 fn rotation_splits_between_lines_and_loses_none() {
     let directory = Directory::new();
-    let file = JsonLines::open(directory.path("log")).unwrap().rotate_at(2_000).unwrap().keep(100).unwrap();
+    let file = JsonLines::open(directory.path("log"), 2_000, 100).unwrap();
     let log = EventLog::builder().sink(file).build();
     for n in 1..=500 {
         log.record(refusal("acme", n));
@@ -230,7 +232,7 @@ fn rotation_splits_between_lines_and_loses_none() {
 #[test]
 fn only_the_newest_old_files_are_kept() {
     let directory = Directory::new();
-    let mut file = JsonLines::open(directory.path("log")).unwrap().rotate_at(1).unwrap().keep(2).unwrap();
+    let mut file = JsonLines::open(directory.path("log"), 1, 2).unwrap();
     let events: Vec<Event> = (1..=9)
         .map(|id| {
             let mut event = refusal("acme", id);
@@ -243,21 +245,37 @@ fn only_the_newest_old_files_are_kept() {
     assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 3);
 }
 
+#[cfg(unix)]
+#[test]
+fn only_the_owner_can_read_new_files() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = Directory::new();
+    let mut file = JsonLines::open(directory.path("log"), 1, 2).unwrap();
+    let event = || refusal("acme", 1);
+    assert_eq!(file.write(&[event(), event(), event()]), 3);
+    for name in ["log", "log.1", "log.2"] {
+        let mode = fs::metadata(directory.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
 #[test]
 fn after_a_restart_a_file_is_continued_and_a_torn_line_cut_off() {
+    let open = |path: PathBuf| JsonLines::open(path, 64 << 20, 5);
     let directory = Directory::new();
     let mut first = refusal("acme", 1);
     first.id = 1;
     let mut second = refusal("acme", 2);
     second.id = 2;
-    assert_eq!(JsonLines::open(directory.path("log")).unwrap().write(&[first.clone()]), 1);
+    assert_eq!(open(directory.path("log")).unwrap().write(&[first.clone()]), 1);
     let torn = format!("{}\n{}", first.to_json(), &second.to_json()[..20]);
     fs::write(directory.path("log"), torn).unwrap();
-    assert_eq!(JsonLines::open(directory.path("log")).unwrap().write(&[second]), 1);
+    assert_eq!(open(directory.path("log")).unwrap().write(&[second]), 1);
     assert_eq!(directory.ids(&["log"]), [1, 2]);
     // foreign text is terminated, not cut off
     fs::write(directory.path("other"), "text without an end").unwrap();
-    assert_eq!(JsonLines::open(directory.path("other")).unwrap().write(&[first.clone()]), 1);
+    assert_eq!(open(directory.path("other")).unwrap().write(&[first.clone()]), 1);
     let text = fs::read_to_string(directory.path("other")).unwrap();
     assert_eq!(text, format!("text without an end\n{}\n", first.to_json()));
 }
@@ -265,7 +283,7 @@ fn after_a_restart_a_file_is_continued_and_a_torn_line_cut_off() {
 #[test]
 fn events_wait_until_a_file_can_be_rotated() {
     let directory = Directory::new();
-    let file = JsonLines::open(directory.path("log")).unwrap().rotate_at(100).unwrap();
+    let file = JsonLines::open(directory.path("log"), 100, 5).unwrap();
     // a non-empty directory blocks the name for the full file
     fs::create_dir_all(directory.path("log.1/full")).unwrap();
     for n in 2..=5 {

@@ -14,7 +14,8 @@
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` and `sent.rs` its one-time codes.
 //! - `pages.rs`, `callback.rs` and `page.js` form an application that sends users to the login and gets tokens.
 //! - `account.rs` has the pages of signed-in users, `sso_demo.rs` another identity provider for `--sso-demo`.
-//! - `notices.rs` prints what an operator must know, and `prometheus.rs` serves counters.
+//! - `notices.rs` prints what an operator must know, `json_lines.rs` and `whole_lines.rs` write events to a file, and
+//!   `prometheus.rs` serves counters.
 //! - `run.rs` assembles everything, `serve.rs` starts and stops the server, `ready.rs` answers probes, `connections.rs`
 //!   and `idle.rs` bound its connections, `limits.rs` has the per-address budgets, `readers.rs` decides who reads the
 //!   event log, and `localhost.rs` sends pages to its own name.
@@ -75,6 +76,8 @@ mod serve;
 mod prometheus;
 mod hash_password;
 mod check;
+mod whole_lines;
+mod json_lines;
 mod run;
 
 use std::process::ExitCode;

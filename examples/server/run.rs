@@ -2,7 +2,7 @@
 
 use std::{error::Error, path::Path, process::ExitCode};
 
-use tollgate::{EventLog, event::JsonLines};
+use tollgate::EventLog;
 
 #[cfg(feature = "external-providers")]
 use crate::sso_demo;
@@ -11,12 +11,20 @@ use crate::{
     config::{self, Command, Config},
     demo,
     file::{self, File},
-    hash_password, help, listen,
+    hash_password, help,
+    json_lines::JsonLines,
+    listen,
     login_settings::LoginSettings,
     notices, serve,
     server_settings::ServerSettings,
     storage, welcome,
 };
+
+/// The maximum size of the event log in bytes. Then a new file begins.
+const LARGEST_LOG: u64 = 64 << 20;
+
+/// How many full event logs are kept.
+const OLD_LOGS: u32 = 5;
 
 /// Runs the server with the flags of the command line.
 pub(crate) async fn run() -> ExitCode {
@@ -69,7 +77,7 @@ async fn serve_with(config: Config) -> Result<(), Box<dyn Error>> {
     };
     let places = config.places(server)?;
     if let Some(path) = &places.event_log {
-        log = log.sink(JsonLines::open(path)?);
+        log = log.sink(JsonLines::open(path, LARGEST_LOG, OLD_LOGS)?);
     }
     let log = log.build();
     let state = storage::open(&places.store).await?;

@@ -5,7 +5,6 @@
 
 mod access;
 mod coalesce;
-mod json_lines;
 pub(crate) mod kind;
 mod log;
 mod page;
@@ -26,7 +25,6 @@ pub use self::sink::TracingSink;
 pub(crate) use self::usage::{Budget, Budgets};
 pub use self::{
     access::{Access, TenantsAndOperator, Viewer},
-    json_lines::JsonLines,
     kind::EventKind,
     log::{EventLog, EventLogBuilder},
     query::{Page, Query, QueryError},

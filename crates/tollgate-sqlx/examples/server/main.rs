@@ -109,6 +109,10 @@ mod prometheus;
 mod hash_password;
 #[path = "../../../../examples/server/check.rs"]
 mod check;
+#[path = "../../../../examples/server/whole_lines.rs"]
+mod whole_lines;
+#[path = "../../../../examples/server/json_lines.rs"]
+mod json_lines;
 #[path = "../../../../examples/server/run.rs"]
 mod run;
 
