@@ -28,7 +28,7 @@ use tokio::{
 use tollgate::{
     EventLog, Limiter, Plan, Plans, Quota, Tenant,
     event::{EventKind, Query},
-    limit::{Decision, Fallback, Leases, RefusalReason, SharedLimiter, SharedLimiterBuilder},
+    limit::{Decision, Fallback, RefusalReason, SharedLimiter},
     store::RedisConfig,
 };
 
@@ -68,9 +68,8 @@ impl Node {
         // on a busy machine, the first answer may come too late
         let limiter = loop {
             let builder = Limiter::builder(Plans::new(plan.clone())).events(log.clone()).redis(config.clone());
-            let leases = settings.leases.then(Leases::new).into_iter();
-            let builder = leases.fold(builder.fallback(settings.fallback), SharedLimiterBuilder::leases);
-            if let Ok(limiter) = builder.connect().await {
+            let builder = builder.fallback(settings.fallback);
+            if let Ok(limiter) = if settings.leases { builder.leased() } else { builder }.connect().await {
                 break limiter;
             }
         };

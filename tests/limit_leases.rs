@@ -32,7 +32,7 @@ use tokio::{
 };
 use tollgate::{
     Limiter, Plan, Plans, Quota, Tenant,
-    limit::{Fallback, Leases, RefusalReason, SharedLimiter},
+    limit::{Fallback, RefusalReason, SharedLimiter},
     store::RedisConfig,
     testing::ManualClock,
 };
@@ -49,7 +49,7 @@ fn config(url: &str) -> RedisConfig {
 async fn node(server: &RedisServer, plan: impl Into<Plan>) -> (SharedLimiter, ManualClock) {
     let clock = ManualClock::new();
     let limiter = Limiter::builder(Plans::new(plan)).clock(clock.clone()).redis(config(&server.url()));
-    (limiter.leases(Leases::new()).fallback(Fallback::Closed).connect().await.unwrap(), clock)
+    (limiter.leased().fallback(Fallback::Closed).connect().await.unwrap(), clock)
 }
 
 fn per_hour(limit: u32) -> Quota {
@@ -376,14 +376,6 @@ async fn a_cluster_leases_as_well() {
         assert_eq!(admitted, 50);
     }
     limiter.close().await;
-}
-
-#[test]
-fn settings_are_checked() {
-    assert!(Leases::new().lifetime(Duration::from_millis(9)).is_err());
-    assert!(Leases::new().lifetime(Duration::from_secs(61)).is_err());
-    assert!(Leases::new().largest(0).is_err());
-    assert!(Leases::new().lifetime(Duration::from_secs(60)).unwrap().largest(1).is_ok());
 }
 
 /// Forwards connections to a port. The connection that sends a refund is closed after the refund has been forwarded.

@@ -34,7 +34,7 @@ use tollgate::{
     EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
     clock::{Clock, SystemClock, UnixTime},
     event::{Event, EventKind, Query},
-    limit::{Fallback, Leases, LimiterErrorKind, RefusalReason, SharedLimiter},
+    limit::{Fallback, LimiterErrorKind, RefusalReason, SharedLimiter},
     store::RedisConfig,
     tenant::{HeaderTenant, Standing},
     testing::ManualClock,
@@ -430,7 +430,7 @@ async fn b39_the_reset_is_told_by_the_time_of_the_server() {
             clock.set_wall(UnixTime::from_nanos(now.as_nanos() - 5_000_000_000));
             let quotas = Plans::new(Quota::new(2, HOUR).unwrap());
             let builder = Limiter::builder(quotas).clock(clock.clone()).redis(config(&server.url()));
-            let builder = if leases { builder.leases(Leases::new()) } else { builder };
+            let builder = if leases { builder.leased() } else { builder };
             let limiter = builder.fallback(Fallback::Closed).connect().await.unwrap();
             let service = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new())));
             let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone());

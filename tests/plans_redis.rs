@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use tollgate::{
     EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
     event::{EventKind, Query},
-    limit::{AnyLimiter, CachedPlans, Leases, PlanFailure, RedisPlans},
+    limit::{AnyLimiter, CachedPlans, PlanFailure, RedisPlans},
     store::RedisConfig,
     tenant::HeaderTenant,
     testing::ManualClock,
@@ -70,7 +70,7 @@ impl Node {
         let limiter = match kind {
             Kind::Memory => builder.build().unwrap().into(),
             Kind::Redis => builder.redis(config).connect().await.unwrap().into(),
-            Kind::Leased => builder.redis(config).leases(Leases::new()).connect().await.unwrap().into(),
+            Kind::Leased => builder.redis(config).leased().connect().await.unwrap().into(),
         };
         Self { plans, limiter, clock, log }
     }

@@ -29,7 +29,7 @@ use tollgate::{
     BearerLayer, EventLog, Limiter, Plan, Plans, Quota, RateLimitLayer, Tenant,
     bearer::AccessTokenTenant,
     event::{EventKind, Query},
-    limit::{Decision, Fallback, Hold, Leases, RefusalReason, SharedLimiter, Tracked, Usage},
+    limit::{Decision, Fallback, Hold, RefusalReason, SharedLimiter, Tracked, Usage},
     store::RedisConfig,
     tenant::{HeaderTenant, Standing},
     testing::{ManualClock, TestIssuer},
@@ -194,7 +194,7 @@ async fn a_call_is_one_call_of_the_server_and_never_uses_a_lease() {
     let rate = Quota::per_hour(100_000).unwrap();
     // no lease ends meanwhile
     let builder = Limiter::builder(Plans::new(rate)).clock(ManualClock::new()).redis(config(&server.url()));
-    let leased = builder.leases(Leases::new()).connect().await.unwrap();
+    let leased = builder.leased().connect().await.unwrap();
     for _ in 0..100 {
         assert!(leased.check(&acme(), 1).await.is_admitted());
     }
@@ -215,10 +215,9 @@ async fn a_call_is_one_call_of_the_server_and_never_uses_a_lease() {
 #[tokio::test]
 async fn a_plan_that_counts_calls_refuses_what_nothing_tracks() {
     let Some(server) = RedisServer::start(&[]) else { return };
-    for leases in [None, Some(Leases::new())] {
+    for leased in [false, true] {
         let builder = Limiter::redis(config(&server.url()), Plans::new(plan()));
-        let builder = leases.into_iter().fold(builder, tollgate::limit::SharedLimiterBuilder::leases);
-        let limiter = builder.connect().await.unwrap();
+        let limiter = if leased { builder.leased() } else { builder }.connect().await.unwrap();
         assert_eq!(limiter.check(&acme(), 1).await.refusal_reason(), Some(RefusalReason::Untracked));
         assert_eq!(left(&limiter).await, 100);
     }
@@ -227,10 +226,9 @@ async fn a_plan_that_counts_calls_refuses_what_nothing_tracks() {
 #[tokio::test]
 async fn a_limit_by_token_charges_the_rates_of_a_plan_that_counts_calls() {
     let Some(server) = RedisServer::start(&[]) else { return };
-    for (leases, units) in [(None, 98), (Some(Leases::new()), 96)] {
+    for (leased, units) in [(false, 98), (true, 96)] {
         let builder = Limiter::redis(config(&server.url()), Plans::new(plan()));
-        let builder = leases.into_iter().fold(builder, tollgate::limit::SharedLimiterBuilder::leases);
-        let limiter = builder.connect().await.unwrap();
+        let limiter = if leased { builder.leased() } else { builder }.connect().await.unwrap();
         let issuer = TestIssuer::new("https://auth.example", "https://api.example");
         let token = format!("Bearer {}", issuer.token(|claims| claims.tenant(&acme())));
         let request = || Request::get("/").header("authorization", &token).body(()).unwrap();

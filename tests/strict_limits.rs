@@ -24,12 +24,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout_at},
 };
-use tollgate::{
-    Limiter, Plans, Quota, Tenant,
-    clock::Clock,
-    limit::{Fallback, Leases},
-    store::RedisConfig,
-};
+use tollgate::{Limiter, Plans, Quota, Tenant, clock::Clock, limit::Fallback, store::RedisConfig};
 
 const NODES: u64 = 4;
 const TENANTS: u64 = 20;
@@ -70,7 +65,7 @@ async fn node() {
     let limiter = loop {
         let builder = Limiter::builder(quotas.clone()).clock(Arc::clone(&clock)).redis(config.clone());
         let builder = match env::var("NODE_MODE").unwrap().as_str() {
-            "leased" => builder.leases(Leases::new()),
+            "leased" => builder.leased(),
             _ => builder,
         };
         if let Ok(limiter) = builder.fallback(Fallback::Closed).connect().await {

@@ -5,7 +5,7 @@ use std::{error::Error, path::Path, path::PathBuf, sync::OnceLock};
 use serde::Deserialize;
 use tollgate::{
     EventLog, Limiter, Plans, Quota,
-    limit::{AnyLimiter, Leases, RedisPlans, SharedLimiter},
+    limit::{AnyLimiter, RedisPlans, SharedLimiter},
     store::{AnyStore, RedisConfig},
 };
 
@@ -43,7 +43,7 @@ impl State {
             Limiter::builder(plans)
         };
         let limiter = limiter.events(log.clone()).redis(config.clone());
-        let limiter = if facts.leases { limiter.leases(Leases::new()) } else { limiter }.connect().await?;
+        let limiter = if facts.leases { limiter.leased() } else { limiter }.connect().await?;
         Ok(self.limiter.get_or_init(|| limiter).clone().into())
     }
 

@@ -133,7 +133,7 @@ pub(crate) use self::report::EVENT_KINDS;
 #[cfg(feature = "redis")]
 pub use self::shared::RedisPlans;
 #[cfg(feature = "redis")]
-pub use self::shared::{Fallback, Leases, SharedLimiter, SharedLimiterBuilder};
+pub use self::shared::{Fallback, SharedLimiter, SharedLimiterBuilder};
 pub use self::{
     any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason, Spend},

@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use tokio::task::JoinSet;
 
 use super::{
-    lease::{Admission, ClockReading, LeaseCall, LeaseReply, LeaseReturn, LeaseSlots, LeaseStep, LeaseWish, Leases},
+    lease::{Admission, ClockReading, LeaseCall, LeaseReply, LeaseReturn, LeaseSlots, LeaseStep, LeaseWish},
     mirror::Knowledge,
     script::{self, Answer},
     server::Server,
@@ -26,6 +26,11 @@ use crate::{
     util::{clock::Moment, lock::lock},
 };
 
+/// How long a lease can be used. A longer one would save calls for tenants with few requests, and delay what other nodes
+/// see.
+const LIFETIME: Duration = Duration::from_secs(1);
+/// The maximum number of units in a lease.
+const LARGEST: u32 = 1_000;
 /// The slots are spread over this many locks.
 const SHARDS: usize = 64;
 /// A node holds leases of at most this many tenants. Requests of others are checked one by one.
@@ -36,7 +41,6 @@ const RETURNS: usize = 64;
 /// The leases of a node.
 pub(super) struct Leasing {
     server: Arc<Server>,
-    settings: Leases,
     shards: Box<[Mutex<Slots>]>,
     hasher: RandomState,
 }
@@ -78,11 +82,11 @@ pub(super) enum Leased {
 
 impl Leasing {
     /// Starts a node without leases, and its background task, which ends when the node is dropped.
-    pub(super) fn start(server: Arc<Server>, settings: Leases) -> Arc<Self> {
-        let slots = || Mutex::new(LeaseSlots::new(settings.largest, settings.lifetime, MOST_TENANTS / SHARDS));
+    pub(super) fn start(server: Arc<Server>) -> Arc<Self> {
+        let slots = || Mutex::new(LeaseSlots::new(LARGEST, LIFETIME, MOST_TENANTS / SHARDS));
         let shards = (0..SHARDS).map(|_| slots()).collect();
-        let leasing = Arc::new(Self { server, settings, shards, hasher: RandomState::default() });
-        leasing.server.link.spawn(sweep(Arc::downgrade(&leasing), settings.lifetime / 4));
+        let leasing = Arc::new(Self { server, shards, hasher: RandomState::default() });
+        leasing.server.link.spawn(sweep(Arc::downgrade(&leasing), LIFETIME / 4));
         leasing
     }
 
@@ -224,7 +228,7 @@ impl Leasing {
     /// little if a lease was long.
     fn lifetime(&self, plan: &Plan) -> Duration {
         let limits = plan.limits().iter().filter(|limited| !matches!(limited.quota.rule(), Rule::Fixed));
-        limits.map(|limited| limited.quota.window() / 8).fold(self.settings.lifetime, Duration::min)
+        limits.map(|limited| limited.quota.window() / 8).fold(LIFETIME, Duration::min)
     }
 
     fn now(&self) -> ClockReading {

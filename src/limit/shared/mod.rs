@@ -19,6 +19,5 @@ mod server;
 mod settling;
 mod shared_limiter;
 
-pub use self::lease::Leases;
 pub use self::redis_plans::RedisPlans;
 pub use self::shared_limiter::{Fallback, SharedLimiter, SharedLimiterBuilder};

@@ -5,7 +5,6 @@ use std::{mem, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
-    lease::Leases,
     leasing::{Holder, Leased, Leasing, identity},
     script::{self, Answer},
     server::Server,
@@ -43,7 +42,7 @@ use crate::{
 /// next requests without a call. The size of a lease adapts: it doubles if the units are used up early, and falls to
 /// what was used if they are not. A tenant with few requests costs one call per request, and nothing is held back. Once
 /// refused, a tenant is refused without further calls until units come back, for at most the
-/// [lifetime](Leases::lifetime) of a lease, if its requests cost the same. Requests that arrive while a call is under way
+/// lifetime of a lease, if its requests cost the same. Requests that arrive while a call is under way
 /// wait for it. If the small leases near the limit take longer than the deadline, they make a call of their own.
 ///
 /// Leases are strict: no more than the limit is admitted in any window, even if nodes crash or are paused, or replies
@@ -136,7 +135,7 @@ pub struct SharedLimiterBuilder {
     local: LimiterBuilder,
     config: RedisConfig,
     fallback: Fallback,
-    leases: Option<Leases>,
+    leased: bool,
     new_names: u32,
 }
 
@@ -153,7 +152,7 @@ impl Limiter {
     /// Starts building a limiter like that of [`redis`](Self::redis), but one that takes several units with one call
     /// and admits the next requests without one. See [Leases](SharedLimiter#leases).
     pub fn leased(config: RedisConfig, plans: Plans) -> SharedLimiterBuilder {
-        Self::redis(config, plans).leases(Leases::new())
+        Self::redis(config, plans).leased()
     }
 }
 
@@ -162,7 +161,7 @@ impl LimiterBuilder {
     /// [`Fallback::Local`].
     pub fn redis(self, config: RedisConfig) -> SharedLimiterBuilder {
         let (fallback, new_names) = (Fallback::default(), NEW_NAMES);
-        SharedLimiterBuilder { local: self, config, fallback, leases: None, new_names }
+        SharedLimiterBuilder { local: self, config, fallback, leased: false, new_names }
     }
 }
 
@@ -172,7 +171,7 @@ impl SharedLimiterBuilder {
         pub fn fallback(fallback: Fallback) { fallback: fallback }
 
         /// Takes several units with one call. By default, each check is a call. See [Leases](SharedLimiter#leases).
-        pub fn leases(leases: Leases) { leases: Some(leases) }
+        pub fn leased() { leased: true }
 
         /// Sets how many new names may get a key of their own on the server in a minute. Defaults to 10,000.
         ///
@@ -193,7 +192,7 @@ impl SharedLimiterBuilder {
         let local = self.local.build()?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
         let server = Arc::new(Server::new(local, link, self.config.prefix, self.new_names));
-        let leasing = self.leases.map(|leases| Leasing::start(Arc::clone(&server), leases));
+        let leasing = self.leased.then(|| Leasing::start(Arc::clone(&server)));
         Ok(SharedLimiter(Arc::new(Inner { server, leasing, fallback: self.fallback })))
     }
 }

@@ -7,12 +7,10 @@
 
 #[cfg(test)]
 mod proof;
-mod settings;
 mod slot;
 mod slots;
 
 pub use self::{
-    settings::Leases,
     slot::{Admission, CallEnd, ClockReading, LeaseCall, LeaseReply, LeaseStep, LeaseWish},
     slots::{LeaseReturn, LeaseSlots},
 };
