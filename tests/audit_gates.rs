@@ -13,7 +13,6 @@ use tollgate::{
     bearer::AccessTokenTenant,
     clock::UnixTime,
     event::{Event, EventKind, Query, TenantsAndOperator},
-    limit::MissingTenant,
     reject::Rejection,
     session::SessionTenant,
     store::Memory,
@@ -186,14 +185,11 @@ async fn a18_a_missing_peer_address_is_the_fault_of_the_server() {
     let log = EventLog::new();
     let by_address = RateLimitLayer::new(ClientIp::peer(), limiter(&log)).respond_with(ProblemJson);
     let name = HeaderTenant::new("x-tenant").unwrap();
-    let fallback = RateLimitLayer::new(name.clone(), limiter(&log))
-        .missing_tenant(MissingTenant::ByIp(ClientIp::peer()))
-        .respond_with(ProblemJson);
     let chain = RateLimitLayer::new(name.or(ClientIp::peer()), limiter(&log)).respond_with(ProblemJson);
-    for layer in [by_address, fallback, chain] {
+    for layer in [by_address, chain] {
         assert_eq!(ask(&layer, get("/", &[])).await, (StatusCode::INTERNAL_SERVER_ERROR, String::new()));
     }
-    assert_eq!(kinds(&log), [(EventKind::TenantMissing, 3)]);
+    assert_eq!(kinds(&log), [(EventKind::TenantMissing, 2)]);
 }
 
 #[tokio::test]

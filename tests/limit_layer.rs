@@ -10,7 +10,7 @@ use tollgate::{
     ApiKeys, ClientIp, EventLog, Head, LimitKey, Limiter, PeerAddr, Plan, Plans, ProblemJson, Quota, RateLimit,
     RateLimitLayer, Tenant, TenantSource,
     event::{EventKind, Query},
-    limit::{HeaderStyle, MissingTenant},
+    limit::HeaderStyle,
     reject::Rejection,
     tenant::{
         ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant, TenantError, TenantName,
@@ -25,6 +25,14 @@ fn limiter(plan: impl Into<Plan>) -> Limiter {
 
 fn by_header(limiter: Limiter) -> RateLimitLayer {
     RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter)
+fn by_header_or(next: impl TenantSource, limiter: Limiter) -> RateLimitLayer {
+    RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap().or(next), limiter)
+}
+
+fn anonymous(_: Head<'_>) -> Result<Option<LimitKey>, TenantError> {
+    Ok(Some(LimitKey::anonymous()))
+}
+
 }
 
 fn request(tenant: Option<&str>) -> Request<Body> {
@@ -52,12 +60,12 @@ async fn requests_without_a_tenant_share_a_budget_or_count_by_address_or_are_ref
     let reject = by_header(one());
     assert_eq!(call(&reject, request(None)).await.status(), StatusCode::BAD_REQUEST);
 
-    let shared = by_header(one()).missing_tenant(MissingTenant::Shared);
+    let shared = by_header_or(anonymous, one());
     assert_eq!(call(&shared, from("192.0.2.1", 1)).await.status(), StatusCode::OK);
     assert_eq!(call(&shared, from("192.0.2.2", 1)).await.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(call(&shared, request(Some("acme"))).await.status(), StatusCode::OK, "acme is not anonymous");
 
-    let by_ip = by_header(one()).missing_tenant(MissingTenant::ByIp(ClientIp::peer()));
+    let by_ip = by_header_or(ClientIp::peer(), one());
     assert_eq!(call(&by_ip, from("192.0.2.1", 1)).await.status(), StatusCode::OK);
     assert_eq!(call(&by_ip, from("192.0.2.1", 2)).await.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(call(&by_ip, from("192.0.2.2", 1)).await.status(), StatusCode::OK);
@@ -222,13 +230,12 @@ async fn a_claimed_tenant_never_replaces_a_proved_one() {
     let own = || RateLimitLayer::new(ProvedTenant::new(closure), five());
     let claim = || RateLimitLayer::new(closure, five());
     let path = || RateLimitLayer::new(PathTenant::segment(0), five());
-    let anonymous =
-        || RateLimitLayer::new(|_: Head<'_>| Ok(None::<LimitKey>), five()).missing_tenant(MissingTenant::Shared);
+    let nameless = || RateLimitLayer::new(anonymous, five());
     for (outer, inner, proved) in [
         (by_key(), by_header(five()), "acme"),
         (by_key(), by_address(), "acme"),
         (by_key(), path(), "acme"),
-        (by_key(), anonymous(), "acme"),
+        (by_key(), nameless(), "acme"),
         (own(), by_header(five()), "own"),
         (by_header(five()), by_key(), "acme"),
         (by_address(), by_key(), "acme"),
@@ -278,9 +285,9 @@ async fn a_claim_is_never_the_tenant_of_a_handler() {
             assert_eq!((tenant.as_ref(), limit.tenant()), (limit.tenant(), tenant.as_ref()));
             format!("{:?} {}", tenant.map(|tenant| tenant.to_string()), limit.key())
         };
-        let layer = RateLimitLayer::new(source, limiter(Quota::per_minute(5).unwrap()));
-        let strict = get(async |_: Tenant| "served").layer(layer.clone().missing_tenant(MissingTenant::Shared));
-        let optional = get(handler).layer(layer.missing_tenant(MissingTenant::Shared));
+        let layer = RateLimitLayer::new(source.or(anonymous), limiter(Quota::per_minute(5).unwrap()));
+        let strict = get(async |_: Tenant| "served").layer(layer.clone());
+        let optional = get(handler).layer(layer);
         Router::new().route("/", optional).route("/strict", strict)
     };
     let keys = ApiKeys::new("x-api-key").unwrap().key("secret", "acme").unwrap();

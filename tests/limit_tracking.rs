@@ -21,9 +21,9 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tollgate::{
-    EventLog, Limiter, Plan, Plans, ProblemJson, Quota, RateLimitLayer, Tenant,
+    EventLog, Head, LimitKey, Limiter, Plan, Plans, ProblemJson, Quota, RateLimitLayer, Tenant, TenantSource,
     event::{EventKind, Query},
-    limit::{HeaderStyle, MissingTenant, Tracked, TrackingLayer, Usage},
+    limit::{HeaderStyle, Tracked, TrackingLayer, Usage},
     tenant::{ExtensionTenant, HeaderTenant},
     testing::ManualClock,
 };
@@ -189,7 +189,7 @@ async fn trailers_pass_and_a_body_without_an_end_sign_ends_at_none() {
     let sent = trailers.clone();
     let service =
         answering(move |_| Response::new(Silent(Scripted::ending([data("one"), Ok(Frame::trailers(sent.clone()))]))));
-    let layer = by_header(&limiter).respond_with(|_: &_, _: tollgate::Head<'_>| panic!("it is admitted"));
+    let layer = by_header(&limiter).respond_with(|_: &_, _: Head<'_>| panic!("it is admitted"));
     let mut body = layer.tracking_bodies().layer(service).oneshot(request()).await.unwrap().into_body();
     assert!(next(&mut body).await.unwrap().unwrap().is_data());
     assert_eq!(next(&mut body).await.unwrap().unwrap().into_trailers().unwrap(), trailers);
@@ -380,7 +380,9 @@ async fn requests_without_a_tenant_are_treated_as_by_any_layer() {
     let nameless = || Request::new(());
     let send = |layer: TrackingLayer| layer.layer(answering(streaming())).oneshot(nameless());
     assert_eq!(send(tracking(&limiter)).await.unwrap().status(), StatusCode::BAD_REQUEST);
-    let shared = || by_header(&limiter).missing_tenant(MissingTenant::Shared).tracking_bodies();
+    let anonymous = |_: Head<'_>| Ok(Some(LimitKey::anonymous()));
+    let source = || HeaderTenant::new("x-tenant").unwrap().or(anonymous);
+    let shared = || RateLimitLayer::new(source(), limiter.clone()).tracking_bodies();
     let open = send(shared()).await.unwrap();
     assert!(is_refused(&send(shared()).await.unwrap()));
     assert_eq!(left(&limiter), 9, "acme has slots of its own");
@@ -527,8 +529,7 @@ async fn a_client_that_hangs_up_pays_for_what_was_sent() {
 async fn estimates_can_depend_on_the_request_and_expire() {
     let clock = ManualClock::new();
     let limiter = Limiter::builder(Plans::new(per_minute(100))).clock(clock.clone()).build().unwrap();
-    let of_request =
-        |head: tollgate::Head<'_>| head.headers().get("max").map_or(0, |max| max.to_str().unwrap().parse().unwrap());
+    let of_request = |head: Head<'_>| head.headers().get("max").map_or(0, |max| max.to_str().unwrap().parse().unwrap());
     let layer = tracking(&limiter).metered(10, 50).estimate(of_request).lifetime(Duration::from_secs(5));
     let mut service = layer.layer(answering(streaming()));
     let mut large = request();

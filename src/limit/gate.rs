@@ -22,33 +22,16 @@ use crate::{
     gate::{Gate, MaybeReady, Pass},
     http::head::Head,
     reject::{Rejection, RejectionKind},
-    tenant::{
-        ClientIp, LimitKey, LimiterCharge, RateLimit, Standing, TenantError, TenantErrorKind, TenantName, TenantSource,
-    },
+    tenant::{LimitKey, LimiterCharge, RateLimit, Standing, TenantError, TenantErrorKind, TenantName, TenantSource},
 };
 
 type Cost = dyn Fn(Head<'_>) -> u32 + Send + Sync;
-
-/// The treatment of requests without a tenant. Each of them is limited or rejected.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub enum MissingTenant {
-    /// Rejects the request with a 401 if the source asks for a credential, or else with a 400.
-    #[default]
-    Reject,
-    /// Lets all such requests share the budget of [`LimitKey::anonymous`].
-    Shared,
-    /// Limits each client address on its own, as [`ClientIp`] determines it. A request without an address is answered
-    /// with a 500, and a warning is logged.
-    ByIp(ClientIp),
-}
 
 /// The gate of a [`RateLimitLayer`](super::RateLimitLayer).
 #[derive(Clone)]
 pub struct RateLimitGate {
     pub(super) source: Arc<dyn TenantSource>,
     pub(super) limiter: AnyLimiter,
-    pub(super) missing_tenant: MissingTenant,
     pub(super) style: HeaderStyle,
     pub(super) cost: Option<Arc<Cost>>,
     pub(super) charge_rule: Option<Arc<ChargeRule>>,
@@ -94,7 +77,6 @@ impl RateLimitGate {
         Self {
             source: Arc::new(source),
             limiter: limiter.into(),
-            missing_tenant: MissingTenant::default(),
             style: HeaderStyle::new(),
             cost: None,
             charge_rule: None,
@@ -111,17 +93,10 @@ impl RateLimitGate {
         if self.exempt_preflight && head.is_preflight() {
             return MaybeReady::Ready(Ok(RateLimitPass::UNCHARGED));
         }
-        let fallback;
         let found = self.source.find(head);
         let name = match &found {
             Ok(Some(name)) => name,
-            Ok(None) => match self.fallback_name(head) {
-                Ok(name) => {
-                    fallback = name;
-                    &fallback
-                }
-                Err(error) => return MaybeReady::Ready(Err(self.unusable(&error))),
-            },
+            Ok(None) => return MaybeReady::Ready(Err(self.unusable(&self.source.missing(head)))),
             Err(error) if error.kind() == TenantErrorKind::Pending => {
                 return MaybeReady::Pending(self.look_up_and_charge(head));
             }
@@ -172,16 +147,6 @@ impl RateLimitGate {
         match error.asks_for() {
             Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),
             None => rejection,
-        }
-    }
-
-    /// Returns the tenant to charge for a request in which the source has found none.
-    #[cold]
-    fn fallback_name<'a>(&self, head: Head<'a>) -> Result<TenantName<'a>, TenantError> {
-        match &self.missing_tenant {
-            MissingTenant::Reject => Err(self.source.missing(head)),
-            MissingTenant::Shared => Ok(LimitKey::anonymous().into()),
-            MissingTenant::ByIp(address) => address.find(head)?.ok_or_else(|| address.missing(head)),
         }
     }
 
@@ -436,7 +401,10 @@ mod tests {
     use tracing::{Metadata, Subscriber, span};
 
     use super::*;
-    use crate::limit::{limiter::Limiter, plans::table::Plans, quota::Quota};
+    use crate::{
+        limit::{limiter::Limiter, plans::table::Plans, quota::Quota},
+        tenant::ClientIp,
+    };
 
     /// Counts the warnings of this crate.
     #[derive(Clone, Default)]

@@ -5,12 +5,7 @@ use std::{any::type_name, sync::Arc};
 use http::{HeaderMap, StatusCode};
 use tower_layer::Layer;
 
-use super::{
-    any_limiter::AnyLimiter,
-    gate::{MissingTenant, RateLimitGate},
-    headers::HeaderStyle,
-    tracking::TrackingLayer,
-};
+use super::{any_limiter::AnyLimiter, gate::RateLimitGate, headers::HeaderStyle, tracking::TrackingLayer};
 use crate::{
     gate::Gated,
     http::head::Head,
@@ -34,6 +29,21 @@ pub type RateLimited<S, R = StatusOnly> = Gated<S, RateLimitGate, R>;
 
 impl RateLimitLayer {
     /// Creates a layer that charges each request one unit of the budget of the tenant that `source` finds.
+    ///
+    /// A request without a tenant is rejected: with a 401 if the source asks for a credential, or else with a 400. To
+    /// serve it, [chain](TenantSource::or) another source behind the first one, which limits it by its address, or lets
+    /// all such requests share one budget:
+    ///
+    /// ```
+    /// use tollgate::{ApiKeys, ClientIp, Head, LimitKey, Limiter, Plans, Quota, RateLimitLayer, TenantSource};
+    ///
+    /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
+    /// let keys = ApiKeys::new("x-api-key")?;
+    /// let by_address = RateLimitLayer::new(keys.clone().or(ClientIp::peer()), limiter.clone());
+    /// let shared = RateLimitLayer::new(keys.or(|_: Head<'_>| Ok(Some(LimitKey::anonymous()))), limiter);
+    /// # let _ = (by_address, shared);
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
     pub fn new(source: impl TenantSource, limiter: impl Into<AnyLimiter>) -> Self {
         Self { gate: RateLimitGate::new(source, limiter), respond: StatusOnly }
     }
@@ -65,9 +75,6 @@ impl<R> RateLimitLayer<R> {
     }
 
     setters! {
-        /// Sets what happens to a request without a tenant. By default it is rejected.
-        pub fn missing_tenant(policy: MissingTenant) { gate.missing_tenant: policy }
-
         /// Sets which headers responses carry.
         pub fn headers(style: HeaderStyle) { gate.style: style }
 

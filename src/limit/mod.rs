@@ -138,7 +138,7 @@ pub use self::{
     any_limiter::AnyLimiter,
     decision::{Decision, RefusalReason, Spend},
     error::{LimiterError, LimiterErrorKind},
-    gate::{MissingTenant, RateLimitFuture, RateLimitGate},
+    gate::{RateLimitFuture, RateLimitGate},
     headers::HeaderStyle,
     hold::Hold,
     layer::{RateLimitLayer, RateLimited},

@@ -6,7 +6,6 @@ use std::{convert::Infallible, net::IpAddr, sync::Arc};
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use tollgate::{
     ApiKeys, ClientIp, Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantSource,
-    limit::MissingTenant,
     tenant::{
         ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant, TenantError, TenantName,
     },
@@ -172,10 +171,10 @@ async fn no_name_reaches_a_reserved_budget_through_any_source() {
 #[tokio::test]
 async fn a_reserved_name_is_refused_and_not_treated_as_missing() {
     let served = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
-    for missing in [MissingTenant::Shared, MissingTenant::ByIp(ClientIp::peer())] {
+    let anonymous = |_: Head<'_>| Ok(Some(LimitKey::anonymous()));
+    for missing in [Arc::new(anonymous) as Arc<dyn TenantSource>, Arc::new(ClientIp::peer())] {
         let limiter = Limiter::memory(Plans::new(Quota::per_hour(1_000).unwrap()));
-        let layer =
-            RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone()).missing_tenant(missing);
+        let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap().or(missing), limiter.clone());
         for (name, _) in names().into_iter().filter(|(_, is_reserved)| *is_reserved) {
             let Some(request) = request(&name, true) else { continue };
             let status = layer.layer(served).oneshot(request).await.unwrap().status();
