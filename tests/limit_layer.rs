@@ -12,9 +12,7 @@ use tollgate::{
     event::{EventKind, Query},
     limit::HeaderStyle,
     reject::Rejection,
-    tenant::{
-        ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant, TenantError, TenantName,
-    },
+    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, TenantError, TenantName},
     testing::ManualClock,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -349,7 +347,6 @@ async fn no_name_can_spend_the_budget_of_an_address_or_of_anonymous_requests() {
     assert!(reserved.iter().all(|tenant| limiter.check(tenant, 1).is_admitted()));
     let layers = [
         by_header(limiter.clone()),
-        RateLimitLayer::new(QueryTenant::new("tenant").unwrap(), limiter.clone()),
         RateLimitLayer::new(PathTenant::segment(0), limiter.clone()),
         RateLimitLayer::new(HostTenant::whole_host(), limiter.clone()),
         RateLimitLayer::new(
@@ -365,7 +362,7 @@ async fn no_name_can_spend_the_budget_of_an_address_or_of_anonymous_requests() {
     for tenant in &reserved {
         for layer in &layers {
             let mut request = request(Some(tenant.as_str()));
-            *request.uri_mut() = format!("/{tenant}?tenant={tenant}").parse().unwrap();
+            *request.uri_mut() = format!("/{tenant}").parse().unwrap();
             request.headers_mut().insert("host", tenant.as_str().parse().unwrap());
             assert_eq!(call(layer, request).await.status(), StatusCode::BAD_REQUEST, "{tenant}");
         }

@@ -268,7 +268,7 @@ impl Quota {
     /// as long as their calls last.
     ///
     /// A request is anonymous if its source only [claims](crate::tenant::TenantName::is_claimed)
-    /// the tenant: [`HeaderTenant`](crate::tenant::HeaderTenant), `QueryTenant`, `PathTenant`,
+    /// the tenant: [`HeaderTenant`](crate::tenant::HeaderTenant), `PathTenant`,
     /// `HostTenant`, [`ClientIp`](crate::ClientIp), a fixed tenant and a closure do, except in a
     /// [`ProvedTenant`](crate::tenant::ProvedTenant).
     ///

@@ -6,8 +6,7 @@ use std::{
 use http::{Extensions, HeaderName};
 
 use super::{
-    cidr::Cidr, error::TenantError, forwarded, header::header_name, hops, id::LimitKey, source::TenantName,
-    source::TenantSource,
+    cidr::Cidr, error::TenantError, header::header_name, hops, id::LimitKey, source::TenantName, source::TenantSource,
 };
 use crate::{http::head::Head, util::error::ConfigError};
 
@@ -18,9 +17,9 @@ use crate::{http::head::Head, util::error::ConfigError};
 /// first address that does not belong to a proxy is the closest to the client that can be trusted. Entries written by
 /// the caller are further left and are never read.
 ///
-/// * An entry without an address (`unknown`, `_hidden`, empty, malformed) ends the search at the last proxy before it.
+/// * An entry without an address (`unknown`, empty, malformed) ends the search at the last proxy before it.
 /// * If all entries are your proxies, the leftmost one is used.
-/// * The search ends after 32 entries or 8 KiB.
+/// * The search ends after 32 entries.
 /// * The peer is found as [`PeerAddr`] or, with the feature `axum`, as axum's
 ///   `ConnectInfo<SocketAddr>`. If a framework stores it elsewhere, use
 ///   [`peer_by`](Self::peer_by).
@@ -46,24 +45,17 @@ use crate::{http::head::Head, util::error::ConfigError};
 pub struct ClientIp {
     peer: Option<Arc<Peer>>,
     proxies: Box<[Cidr]>,
-    header: Header,
+    /// A header with one address, which is read instead of the list in `X-Forwarded-For`.
+    single: Option<HeaderName>,
     ipv6_prefix: u8,
 }
 
 type Peer = dyn Fn(Head<'_>) -> Option<SocketAddr> + Send + Sync;
 
-#[derive(Clone, Debug)]
-enum Header {
-    XForwardedFor,
-    Forwarded,
-    /// Has one address and no list.
-    Single(HeaderName),
-}
-
 impl ClientIp {
     /// Uses the peer of the connection and reads no header.
     pub fn peer() -> Self {
-        Self { peer: None, proxies: Box::default(), header: Header::XForwardedFor, ipv6_prefix: 64 }
+        Self { peer: None, proxies: Box::default(), single: None, ipv6_prefix: 64 }
     }
 
     /// Finds no address, which disables per-address limits: only the limits of each account slow down an address that
@@ -92,13 +84,6 @@ impl ClientIp {
         Ok(Self { proxies, ..Self::peer() })
     }
 
-    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`. Only one of them is read, because callers can set the
-    /// one that your proxies do not. After [`peer`](Self::peer), this changes nothing.
-    pub fn forwarded(mut self) -> Self {
-        self.header = Header::Forwarded;
-        self
-    }
-
     /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of the list in
     /// `X-Forwarded-For`. If it does not have exactly one address, the proxy counts as the client. After
     /// [`peer`](Self::peer), this changes nothing.
@@ -118,7 +103,7 @@ impl ClientIp {
     ///
     /// Returns an error if `name` is not a valid header name.
     pub fn single_header(mut self, name: impl AsRef<str>) -> Result<Self, ConfigError> {
-        self.header = Header::Single(header_name("header of the client address", name.as_ref())?);
+        self.single = Some(header_name("header of the client address", name.as_ref())?);
         Ok(self)
     }
 
@@ -156,13 +141,18 @@ impl ClientIp {
             Some(peer) => peer(head)?,
             None => peer_of(head.extensions())?,
         };
-        let peer = peer.ip().to_canonical();
-        Some(match &self.header {
-            Header::XForwardedFor => self.walk(peer, hops::x_forwarded_for(head.headers())),
-            Header::Forwarded => self.walk(peer, forwarded::hops(head.headers())),
-            Header::Single(name) if self.trusts(peer) => hops::single_address(head.headers(), name).unwrap_or(peer),
-            Header::Single(_) => peer,
-        })
+        let mut nearest = peer.ip().to_canonical();
+        if let Some(name) = &self.single {
+            let single = || hops::single_address(head.headers(), name);
+            return Some(if self.trusts(nearest) { single().unwrap_or(nearest) } else { nearest });
+        }
+        let mut hops = hops::x_forwarded_for(head.headers());
+        while self.trusts(nearest)
+            && let Some(Some(hop)) = hops.next()
+        {
+            nearest = hop;
+        }
+        Some(nearest)
     }
 
     /// Returns the key under which requests of this client are counted, if its address is known.
@@ -170,22 +160,12 @@ impl ClientIp {
         self.address(head).map(|address| LimitKey::network(address, self.ipv6_prefix))
     }
 
-    fn walk(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
-        let mut nearest = peer;
-        while self.trusts(nearest)
-            && let Some(Some(hop)) = hops.next()
-        {
-            nearest = hop;
-        }
-        nearest
-    }
-
     fn trusts(&self, address: IpAddr) -> bool {
         self.proxies.iter().any(|range| range.contains(address))
     }
 }
 
-crate::util::fmt::debug_fields!(ClientIp { proxies, header, ipv6_prefix });
+crate::util::fmt::debug_fields!(ClientIp { proxies, single, ipv6_prefix });
 
 fn peer_of(extensions: &Extensions) -> Option<SocketAddr> {
     let peer = extensions.get::<PeerAddr>().map(|peer| peer.0);
@@ -264,7 +244,6 @@ mod tests {
         }
         let peer = IpAddr::from([10, 0, 0, 1]);
         assert_eq!(address(&ClientIp::peer(), peer, "x-forwarded-for", &[b"203.0.113.9".to_vec()]), peer);
-        assert_eq!(address(&ClientIp::peer().forwarded(), peer, "forwarded", &[b"for=203.0.113.9".to_vec()]), peer);
     }
 
     #[test]
@@ -301,8 +280,7 @@ mod tests {
         };
         let source = ClientIp::behind(PROXIES).unwrap();
         assert_eq!(read(&source), "203.0.113.1");
-        assert_eq!(read(&source.clone().single_header("x-real-ip").unwrap()), "10.0.0.1");
-        assert_eq!(read(&source.forwarded()), "203.0.113.2");
+        assert_eq!(read(&source.single_header("x-real-ip").unwrap()), "10.0.0.1");
     }
 
     #[test]
@@ -408,29 +386,15 @@ mod tests {
         }
     }
 
-    fn forwarded(entry: &Entry) -> String {
-        let node = node(entry);
-        match entry.spelling / 8 % 8 {
-            0 => format!("for=\"{node}\""),
-            1 => format!(" For=\"{node}\" "),
-            2 => format!("proto=https;FOR=\"{node}\""),
-            3 => format!("for=\"{node}\";host=\"a, for=203.0.113.9\";by=_me"),
-            4 => format!("host=\"\\\", for=203.0.113.9\";for=\"{node}\""),
-            5 => format!("for=\"{node}\";x=\"\\\\\""),
-            6 => format!("\tfor=\"{node}\" ; proto=http ;"),
-            _ => format!(" for={node}"),
-        }
-    }
-
-    fn lines(chain: &[Entry], spell: fn(&Entry) -> String) -> Vec<Vec<u8>> {
+    fn lines(chain: &[Entry]) -> Vec<Vec<u8>> {
         let mut lines: Vec<Vec<u8>> = Vec::new();
         for entry in chain {
             match lines.last_mut() {
                 Some(line) if !entry.begins_a_line => {
                     line.push(b',');
-                    line.extend(spell(entry).into_bytes());
+                    line.extend(x_forwarded_for(entry).into_bytes());
                 }
-                _ => lines.push(spell(entry).into_bytes()),
+                _ => lines.push(x_forwarded_for(entry).into_bytes()),
             }
         }
         lines
@@ -454,8 +418,7 @@ mod tests {
     fn any_writing() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
             prop::collection::vec(prop_oneof![b' '..=126, 128..=255_u8, Just(b'\t')], 0..60),
-            "((for=|by=|host=|;|,|\"|\\\\| |10\\.0\\.0\\.1|198\\.51\\.100\\.7|\\[fd00::1\\]|:80){0,20})"
-                .prop_map(String::into_bytes),
+            "((,|\"|\\\\| |10\\.0\\.0\\.1|198\\.51\\.100\\.7|\\[fd00::1\\]|:80){0,20})".prop_map(String::into_bytes),
         ]
     }
 
@@ -470,8 +433,7 @@ mod tests {
             let source = ClientIp::behind(PROXIES).unwrap();
             let expected = model(&chain, &peer).unwrap();
             let from = peer.address.unwrap();
-            prop_assert_eq!(address(&source, from, "x-forwarded-for", &lines(&chain, x_forwarded_for)), expected);
-            prop_assert_eq!(address(&source.forwarded(), from, "forwarded", &lines(&chain, forwarded)), expected);
+            prop_assert_eq!(address(&source, from, "x-forwarded-for", &lines(&chain)), expected);
         }
 
         #[test]
@@ -482,18 +444,16 @@ mod tests {
             is_same_line: bool,
         ) {
             let chain: Vec<Entry> = std::iter::once(client.clone()).chain(proxies).collect();
-            for (header, spell) in [("x-forwarded-for", x_forwarded_for as fn(&Entry) -> String), ("forwarded", forwarded)] {
-                let mut all = written.clone();
-                let mut appended = lines(&chain, spell);
-                if is_same_line && let Some(last) = all.last_mut() {
-                    last.push(b',');
-                    last.extend(appended.remove(0));
-                }
-                all.extend(appended);
-                let source = ClientIp::behind(PROXIES).unwrap();
-                let source = if header == "forwarded" { source.forwarded() } else { source };
-                prop_assert_eq!(address(&source, [10, 0, 0, 1].into(), header, &all), client.address.unwrap());
+            let mut all = written.clone();
+            let mut appended = lines(&chain);
+            if is_same_line && let Some(last) = all.last_mut() {
+                last.push(b',');
+                last.extend(appended.remove(0));
             }
+            all.extend(appended);
+            let source = ClientIp::behind(PROXIES).unwrap();
+            let found = address(&source, [10, 0, 0, 1].into(), "x-forwarded-for", &all);
+            prop_assert_eq!(found, client.address.unwrap());
         }
 
         #[test]
@@ -503,7 +463,6 @@ mod tests {
             let peer = IpAddr::from([10, 0, 0, 1]);
             let source = ClientIp::behind(PROXIES).unwrap();
             prop_assert_eq!(address(&source, peer, "x-forwarded-for", &written), peer);
-            prop_assert_eq!(address(&source.forwarded(), peer, "forwarded", &written), peer);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! | `SessionTenant`, `AccessTokenTenant` | a session or a token that was verified | no | proved |
 //! | [`ClientIp`] | the address that the request comes from | no | claimed |
 //! | [`ExtensionTenant`] | an outer layer, such as one that checks a signature | depends on that layer | what that layer found |
-//! | [`HeaderTenant`], [`QueryTenant`], [`PathTenant`], [`HostTenant`] | text in the request | yes | claimed |
+//! | [`HeaderTenant`], [`PathTenant`], [`HostTenant`] | text in the request | yes | claimed |
 //! | a closure | your code | depends on your code | claimed, unless it is in a [`ProvedTenant`] |
 //! | a source of your own | your code | depends on your code | what it returns: a `Tenant` is proved, a `LimitKey` claimed |
 //!
@@ -37,7 +37,6 @@ mod cidr;
 mod client_ip;
 mod error;
 mod extension;
-mod forwarded;
 mod header;
 mod hops;
 mod host;
@@ -45,7 +44,6 @@ mod id;
 pub(crate) mod inline;
 mod keys;
 mod path;
-mod query;
 mod source;
 mod standing;
 
@@ -62,7 +60,6 @@ pub use self::{
     id::{LimitKey, Tenant},
     keys::ApiKeys,
     path::PathTenant,
-    query::QueryTenant,
     source::{Or, ProvedTenant, TenantLookup, TenantName, TenantSource},
     standing::{RateLimit, Standing},
 };

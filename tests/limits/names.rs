@@ -6,9 +6,7 @@ use std::{convert::Infallible, net::IpAddr, sync::Arc};
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use tollgate::{
     ApiKeys, ClientIp, Head, LimitKey, Limiter, PeerAddr, Plans, Quota, RateLimitLayer, Tenant, TenantSource,
-    tenant::{
-        ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, QueryTenant, TenantError, TenantName,
-    },
+    tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, ProvedTenant, TenantError, TenantName},
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -43,23 +41,21 @@ fn sources() -> Vec<(&'static str, Arc<dyn TenantSource>)> {
     let claim = |head: Head<'_>| -> Result<Option<Tenant>, TenantError> {
         Ok(head.extensions().get::<Claim>().and_then(|claim| Tenant::parse(&claim.0).ok()))
     };
-    let behind = || ClientIp::behind(["198.51.100.0/24"]).unwrap();
+    let behind = ClientIp::behind(["198.51.100.0/24"]).unwrap();
     vec![
         ("header", Arc::new(header())),
-        ("query", Arc::new(QueryTenant::new("tenant").unwrap())),
         ("path", Arc::new(PathTenant::segment(1))),
         ("host", Arc::new(HostTenant::whole_host())),
         ("subdomain", Arc::new(HostTenant::subdomain_of("example.com").unwrap())),
         ("API key", Arc::new(keys())),
         ("own extension", Arc::new(ProvedTenant::new(claim))),
         ("extension", Arc::new(ExtensionTenant)),
-        ("X-Forwarded-For", Arc::new(behind())),
-        ("Forwarded", Arc::new(behind().forwarded())),
+        ("X-Forwarded-For", Arc::new(behind)),
         ("closure", Arc::new(closure)),
         ("checks", Arc::new(Checks)),
         ("borrows", Arc::new(Borrows)),
         ("shared", Arc::new(Arc::new(header()))),
-        ("chain", Arc::new(ExtensionTenant.or(QueryTenant::new("other").unwrap()).or(header()))),
+        ("chain", Arc::new(ExtensionTenant.or(PathTenant::segment(9)).or(header()))),
         ("second chain", Arc::new(header().or(keys()))),
     ]
 }
@@ -108,20 +104,17 @@ fn names() -> Vec<(Vec<u8>, bool)> {
     reserved.chain(others).chain([(b"~\xff".to_vec(), true), (b"\xff\xfe".to_vec(), false)]).collect()
 }
 
-/// Writes the name wherever a source reads it: as it is, or with all bytes escaped in the path and the query.
+/// Writes the name wherever a source reads it: as it is, or with all bytes escaped in the path.
 fn request(name: &[u8], escapes_all: bool) -> Option<Request<()>> {
     let escaped: String = match escapes_all {
         true => name.iter().map(|byte| format!("%{byte:02x}")).collect(),
         false => String::from_utf8(name.to_vec()).ok()?,
     };
-    let uri: Uri = format!("/tenants/{escaped}/orders?tenant={escaped}").parse().ok()?;
+    let uri: Uri = format!("/tenants/{escaped}/orders").parse().ok()?;
     let value = HeaderValue::from_bytes(name).ok()?;
-    let forwarded = HeaderValue::from_bytes(&[b"for=\"", name, b"\""].concat()).ok()?;
     let mut request = Request::get(uri).extension(PeerAddr((PEER, 49152).into())).extension(Claim(name.to_vec()));
-    for (header, value) in
-        [("x-tenant", &value), ("host", &value), ("x-forwarded-for", &value), ("forwarded", &forwarded)]
-    {
-        request = request.header(header, value);
+    for header in ["x-tenant", "host", "x-forwarded-for"] {
+        request = request.header(header, &value);
     }
     request.body(()).ok()
 }
