@@ -11,7 +11,7 @@ use std::{
     fs,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering::SeqCst},
         mpsc,
     },
@@ -352,6 +352,29 @@ fn a_panicking_sink_is_removed_and_the_others_continue() {
     assert!(log.flush());
     assert_eq!(receiver.try_iter().count(), 2);
     assert_eq!(log.stats().sink_failures, 1);
+}
+
+#[test]
+fn any_thread_can_flush_and_a_sink_that_flushes_gets_false() {
+    let (handle, seen) = (Arc::new(OnceLock::<EventLog>::new()), Arc::new(Mutex::new(Vec::new())));
+    let (own, found) = (Arc::clone(&handle), Arc::clone(&seen));
+    let log = EventLog::builder().sink(move |events: &[Event]| {
+        assert!(!own.wait().flush());
+        found.lock().unwrap().extend(events.iter().map(|event| event.id));
+    });
+    let log = log.build();
+    assert!(handle.set(log.clone()).is_ok());
+    thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                for n in 1..=50 {
+                    log.record(refusal("acme", n));
+                    assert!(log.flush());
+                }
+            });
+        }
+    });
+    assert_eq!(*seen.lock().unwrap(), (1..=200).collect::<Vec<_>>());
 }
 
 #[test]

@@ -104,13 +104,14 @@ impl EventLog {
         self.0.shared.page(query)
     }
 
-    /// Waits until every sink has been offered all events so far, and returns whether the sinks
-    /// accepted all of them.
+    /// Offers all events so far to every sink, and returns whether the sinks accepted all of them.
+    ///
+    /// The sinks run on this thread, after a delivery that is under way. Returns `false` at once if a sink calls it.
     ///
     /// Call it before the program exits, because dropping the log does not wait for its sinks.
     pub fn flush(&self) -> bool {
         self.0.shared.drain();
-        pump::flush(&self.0.shared)
+        pump::deliver(&self.0.shared)
     }
 
     /// Ends all live streams, after they have received everything recorded so far. Later requests for a stream get a

@@ -11,7 +11,7 @@ use std::{
 use super::{
     query::Query,
     shared::{Shared, State},
-    sink::Sink,
+    sink::SinkPosition,
 };
 use crate::util::{clock::Moment, lock::lock};
 
@@ -39,29 +39,26 @@ fn ensure_by(shared: &Arc<Shared>, spawn: impl FnOnce(Box<dyn FnOnce() + Send>) 
     state.pump.is_some()
 }
 
-/// Waits for one full round of the pump. Returns whether every sink has accepted everything.
-pub(super) fn flush(shared: &Arc<Shared>) -> bool {
-    if lock(&shared.arrivals).is_empty() && shared.state().pump.is_none() {
-        return true;
-    }
-    if !ensure(shared) {
-        return false;
-    }
-    let mut state = shared.state();
-    if state.pump == Some(thread::current().id()) {
+/// Offers each sink its outstanding events, on this thread. Returns whether all of them were accepted.
+pub(super) fn deliver(shared: &Shared) -> bool {
+    let own = thread::current().id();
+    if shared.state().delivering == Some(own) {
         // a sink that flushes would wait for itself
         return false;
     }
-    state.flushes_asked += 1;
-    let asked = state.flushes_asked;
-    shared.work.notify_one();
-    let state = shared.done.wait_while(state, |state| state.flushes_done < asked);
-    state.unwrap_or_else(PoisonError::into_inner).flushed_all
+    let mut sinks = lock(&shared.sinks);
+    shared.state().delivering = Some(own);
+    let mut all = true;
+    sinks.retain_mut(|position| {
+        all &= position.deliver(shared);
+        position.sink.is_some()
+    });
+    shared.state().delivering = None;
+    all
 }
 
 struct Pump {
     shared: Arc<Shared>,
-    sinks: Vec<SinkPosition>,
     drained: Moment,
     beat: Moment,
 }
@@ -69,15 +66,15 @@ struct Pump {
 impl Pump {
     fn new(shared: Arc<Shared>) -> Self {
         let now = shared.clock.now();
-        Self { shared, sinks: Vec::new(), drained: now, beat: now }
+        Self { shared, drained: now, beat: now }
     }
 
     fn run_pump(mut self) {
         let mut shown = 0;
         loop {
-            let round = self.wait_for_events(shown);
+            let is_closed = self.wait_for_events(shown);
             let now = self.shared.clock.now();
-            if round.closed || now.since(self.drained) >= TICK {
+            if is_closed || now.since(self.drained) >= TICK {
                 self.drained = now;
                 self.shared.drain();
             }
@@ -88,91 +85,46 @@ impl Pump {
             }
             let newest = {
                 let mut state = self.shared.state();
-                state.complete = round.closed;
+                state.complete = is_closed;
                 state.ring.newest()
             };
-            if beat || round.closed || newest != shown {
+            if beat || is_closed || newest != shown {
                 shown = newest;
                 self.shared.streams.wake_streams();
             }
-            let all = self.deliver();
-            self.answer_flushes(round.flushes, all);
-            if round.closed {
+            deliver(&self.shared);
+            if is_closed {
+                lock(&self.shared.sinks).clear();
                 return;
             }
         }
     }
 
-    fn wait_for_events(&self, shown: u64) -> Round {
-        let is_asked = |state: &State| state.closed || state.flushes_asked != state.flushes_done;
+    /// Waits for something to do. Returns whether the log is closed.
+    fn wait_for_events(&self, shown: u64) -> bool {
         // not asleep: events don't wake the pump yet
-        let paused = self.shared.work.wait_timeout_while(self.shared.state(), PAUSE, |state| !is_asked(state));
+        let paused = self.shared.work.wait_timeout_while(self.shared.state(), PAUSE, |state| !state.closed);
         let mut state = paused.unwrap_or_else(PoisonError::into_inner).0;
         state.asleep = true;
-        let is_idle = |state: &mut State| !is_asked(state) && state.ring.newest() == shown;
+        let is_idle = |state: &mut State| !state.closed && state.ring.newest() == shown;
         let waited = self.shared.work.wait_timeout_while(state, TICK, is_idle);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         state.asleep = false;
-        Round { closed: state.closed, flushes: state.flushes_asked }
-    }
-
-    /// Offers each sink its outstanding events. Returns whether all of them were accepted.
-    fn deliver(&mut self) -> bool {
-        self.sinks.extend(lock(&self.shared.arrivals).drain(..).map(|(sink, next)| SinkPosition::new(sink, next)));
-        let mut all = true;
-        self.sinks.retain_mut(|position| {
-            all &= position.deliver(&self.shared);
-            position.sink.is_some()
-        });
-        all
-    }
-
-    fn answer_flushes(&self, flushes: u64, all: bool) {
-        let mut state = self.shared.state();
-        if state.flushes_done < flushes {
-            state.flushes_done = flushes;
-            state.flushed_all = all;
-            drop(state);
-            self.shared.done.notify_all();
-        }
+        state.closed
     }
 }
 
 impl Drop for Pump {
-    /// Also runs if the thread panics: releases everyone who waits for it, and lets the next caller
-    /// start a new one.
+    /// Also runs if the thread panics, so that the next caller starts a new one.
     fn drop(&mut self) {
-        let mut state = self.shared.state();
-        state.pump = None;
-        if state.flushes_done < state.flushes_asked {
-            state.flushes_done = state.flushes_asked;
-            state.flushed_all = false;
-        }
-        drop(state);
-        self.shared.done.notify_all();
+        self.shared.state().pump = None;
     }
-}
-
-struct Round {
-    closed: bool,
-    flushes: u64,
-}
-
-/// A sink and its position in the log.
-struct SinkPosition {
-    /// `None` after the sink has panicked.
-    sink: Option<Box<dyn Sink>>,
-    next: u64,
 }
 
 /// The number of events that are copied for a sink at a time.
 const BATCH: usize = 256;
 
 impl SinkPosition {
-    fn new(sink: Box<dyn Sink>, next: u64) -> Self {
-        Self { sink: Some(sink), next }
-    }
-
     /// Offers the sink its outstanding events. Returns whether it accepted all of them.
     fn deliver(&mut self, shared: &Shared) -> bool {
         loop {
@@ -227,7 +179,7 @@ mod tests {
                 Err(io::ErrorKind::WouldBlock.into())
             });
             let started = ensure(&shared);
-            let flushed = flush(&shared);
+            let flushed = deliver(&shared);
             shared.close();
             sender.send((refused, started, flushed)).unwrap();
         });

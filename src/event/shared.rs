@@ -22,7 +22,7 @@ use super::{
     coalesce::Stripes,
     query::{Page, Query},
     record::Event,
-    sink::Sink,
+    sink::{Sink, SinkPosition},
 };
 use crate::{
     tenant::Tenant,
@@ -36,15 +36,12 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// Wakes the pump.
     pub(super) work: Condvar,
-    /// Wakes threads that wait for the pump.
-    pub(super) done: Condvar,
     pub(super) stripes: Stripes,
     pub(super) streams: Streams,
     pub(super) clock: Arc<dyn Clock>,
     pace: Mutex<DrainPace>,
-    /// Sinks that the pump has not picked up yet, each with the number of the event before its
-    /// first.
-    pub(super) arrivals: Mutex<Vec<(Box<dyn Sink>, u64)>>,
+    /// Locked by the thread that delivers.
+    pub(super) sinks: Mutex<Vec<SinkPosition>>,
     pub(super) lost: AtomicU64,
     pub(super) failures: AtomicU64,
 }
@@ -58,10 +55,8 @@ pub(super) struct State {
     pub(super) pump: Option<ThreadId>,
     /// The pump sleeps, and the next event must wake it.
     pub(super) asleep: bool,
-    pub(super) flushes_asked: u64,
-    pub(super) flushes_done: u64,
-    /// Whether all sinks had accepted everything at the last flush.
-    pub(super) flushed_all: bool,
+    /// The thread that delivers events to the sinks.
+    pub(super) delivering: Option<ThreadId>,
 }
 
 impl State {
@@ -83,19 +78,16 @@ impl Shared {
             complete: false,
             pump: None,
             asleep: false,
-            flushes_asked: 0,
-            flushes_done: 0,
-            flushed_all: true,
+            delivering: None,
         };
         Self {
             state: Mutex::new(state),
             work: Condvar::new(),
-            done: Condvar::new(),
             stripes: Stripes::new(max_per_second),
             streams: Streams::default(),
             clock,
             pace: Mutex::default(),
-            arrivals: Mutex::default(),
+            sinks: Mutex::default(),
             lost: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         }
@@ -160,7 +152,7 @@ impl Shared {
 
     pub(super) fn add_sink(&self, sink: Box<dyn Sink>) {
         let next = self.state().ring.newest();
-        lock(&self.arrivals).push((sink, next));
+        lock(&self.sinks).push(SinkPosition { sink: Some(sink), next });
     }
 
     pub(super) fn close(&self) {

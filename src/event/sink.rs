@@ -4,10 +4,13 @@ use super::record::Event;
 #[cfg(feature = "tracing")]
 use crate::{tenant::LimitKey, util::clock::UnixTime};
 
-/// Receives the events of a log, in order, on a background thread of the log.
+/// Receives the events of a log, in order, on a background thread of the log or on one that calls
+/// [`EventLog::flush`](super::EventLog::flush).
 ///
-/// All sinks of a log share this thread. A slow sink delays the other sinks, but never the threads
-/// that record. A sink that panics is removed. Closures that return nothing are sinks too:
+/// Only one thread at a time runs the sinks of a log, one after the other. A slow sink delays the other sinks, but never the
+/// threads that record. A sink that panics is removed. A sink must work on any of these threads,
+/// even on one of an async runtime, and must not wait for another thread that flushes the log. Closures that return nothing
+/// are sinks too:
 ///
 /// ```
 /// use tollgate::{EventLog, event::Event};
@@ -37,6 +40,14 @@ where
     }
 }
 
+/// A sink and its position in the log.
+pub(super) struct SinkPosition {
+    /// `None` after the sink has panicked.
+    pub(super) sink: Option<Box<dyn Sink>>,
+    /// The number of the event before its next one.
+    pub(super) next: u64,
+}
+
 /// Counts events by their kind in the counter `tollgate_events_total` of the `metrics` facade, with the label `kind` (feature
 /// `metrics`).
 ///
@@ -58,7 +69,7 @@ impl Sink for MetricsSink {
 /// Emits each event through `tracing`, at level INFO with the target `tollgate::event` (feature
 /// `tracing`).
 ///
-/// Events are outside the spans of their requests, because the sink runs on the background thread
+/// Events are outside the spans of their requests, because the sink usually runs on the background thread
 /// of the log.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Copy, Debug, Default)]
