@@ -23,14 +23,14 @@ fn limiter(plan: impl Into<Plan>) -> Limiter {
 
 fn by_header(limiter: Limiter) -> RateLimitLayer {
     RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter)
+}
+
 fn by_header_or(next: impl TenantSource, limiter: Limiter) -> RateLimitLayer {
     RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap().or(next), limiter)
 }
 
 fn anonymous(_: Head<'_>) -> Result<Option<LimitKey>, TenantError> {
     Ok(Some(LimitKey::anonymous()))
-}
-
 }
 
 fn request(tenant: Option<&str>) -> Request<Body> {
@@ -164,9 +164,9 @@ async fn rules_on_the_response_combine() {
     let failures = |status: StatusCode| !status.is_success();
     let charged_first = by_header(limiter(Quota::per_hour(9).unwrap()))
         .charge_if(move |status, _| failures(status))
-        .refund_if(|status, _| status == StatusCode::NOT_FOUND);
+        .charge_if(|status, _| status != StatusCode::NOT_FOUND);
     let refunded_first = by_header(limiter(Quota::per_hour(9).unwrap()))
-        .refund_if(|status, _| status == StatusCode::NOT_FOUND)
+        .charge_if(|status, _| status != StatusCode::NOT_FOUND)
         .charge_if(move |status, _| failures(status));
     for layer in [charged_first, refunded_first] {
         for (answer, left) in [(200, "9"), (404, "9"), (400, "8")] {

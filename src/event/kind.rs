@@ -1,9 +1,5 @@
 //! The kinds of events. Each module declares those that it records.
 
-use std::str::FromStr;
-
-use crate::util::error::ConfigError;
-
 /// The kind of an [`Event`](super::Event). Logs and queries use the name at the beginning of each description.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventKind {
@@ -65,11 +61,3 @@ impl EventKind {
 crate::util::fmt::display!(EventKind, |own| own.name);
 
 crate::util::fmt::debug_text!(EventKind, |own| format_args!("{own}"));
-
-impl FromStr for EventKind {
-    type Err = ConfigError;
-
-    fn from_str(name: &str) -> Result<Self, ConfigError> {
-        Self::from_name(name).ok_or_else(|| ConfigError::new("event kind", name, "is not the name of a kind"))
-    }
-}

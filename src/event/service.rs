@@ -15,7 +15,7 @@ use super::{
     kind::EventKind,
     log::EventLog,
     page, pump,
-    query::{self, Query},
+    query::Query,
     stream::{LiveStream, OpenStream},
     usage::{self, Budgets},
 };
@@ -27,7 +27,7 @@ use crate::{
         return_to::check_page_url,
     },
     tenant::Tenant,
-    util::error::ConfigError,
+    util::{error::ConfigError, scan::parse_digits},
 };
 
 /// Serves an [`EventLog`] over HTTP.
@@ -256,7 +256,7 @@ impl Inner {
 
     fn stream(&self, head: Head<'_>, own: Option<Tenant>, mut query: Query) -> Response<Body> {
         if let Some(id) = head.headers().get("last-event-id") {
-            let Some(id) = id.to_str().ok().and_then(|id| query::number(id).ok()) else {
+            let Some(id) = id.to_str().ok().and_then(parse_digits) else {
                 return event_error(StatusCode::BAD_REQUEST, "invalid_request");
             };
             query.since = Some(id);

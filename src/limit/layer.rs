@@ -102,8 +102,7 @@ impl<R> RateLimitLayer<R> {
     /// If a gRPC call fails at once, its gRPC status is among the headers, and the function gets the corresponding HTTP
     /// status, such as 401 for `UNAUTHENTICATED`. For a call that fails later, it gets 200.
     ///
-    /// Rules combine: with several calls of `charge_if` and
-    /// [`refund_if`](Self::refund_if), a response is charged only if all rules agree.
+    /// Rules combine: with several calls, a response is charged only if all rules agree.
     ///
     /// ```
     /// # use tollgate::{Limiter, Quota, Plans, RateLimitLayer, tenant::HeaderTenant};
@@ -120,12 +119,6 @@ impl<R> RateLimitLayer<R> {
             Some(earlier) => Arc::new(move |status, headers| earlier(status, headers) && rule(status, headers)),
         });
         self
-    }
-
-    /// Refunds responses for which the function returns `true`. This is [`charge_if`](Self::charge_if) with the
-    /// opposite condition, and combines with it.
-    pub fn refund_if(self, refund: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
-        self.charge_if(move |status, headers| !refund(status, headers))
     }
 
     setters! {

@@ -10,7 +10,7 @@ use std::{
 
 #[cfg(feature = "smooth")]
 use crate::util::clock::saturating_nanos;
-use crate::util::error::ConfigError;
+use crate::util::{error::ConfigError, scan::parse_digits};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -28,8 +28,8 @@ const CONCURRENT_NAME: &str = "concurrent";
 /// | [`fixed`](Self::fixed) | calendar window | twice the limit, across a boundary |
 /// | [`concurrent`](Self::concurrent) | open calls | none: it limits how many are open at the same time |
 ///
-/// For limits that are known at compile time, [`const_per_minute`](Self::const_per_minute) and similar are checked by
-/// the compiler and return no error.
+/// A limit that is known at compile time is checked by the compiler in [`const_per_minute`](Self::const_per_minute), which
+/// returns no error.
 ///
 /// ```
 /// use std::time::Duration;
@@ -104,33 +104,14 @@ impl Quota {
         Self::new(limit, DAY)
     }
 
-    /// Allows at most `LIMIT` units in every second. Zero does not compile.
-    pub fn const_per_second<const LIMIT: u32>() -> Self {
-        Self::literal::<LIMIT>(1)
-    }
-
     /// Allows at most `LIMIT` units in every minute. Zero does not compile.
     ///
     /// ```compile_fail
     /// tollgate::Quota::const_per_minute::<0>();
     /// ```
     pub fn const_per_minute<const LIMIT: u32>() -> Self {
-        Self::literal::<LIMIT>(60)
-    }
-
-    /// Allows at most `LIMIT` units in every hour. Zero does not compile.
-    pub fn const_per_hour<const LIMIT: u32>() -> Self {
-        Self::literal::<LIMIT>(60 * 60)
-    }
-
-    /// Allows at most `LIMIT` units in every 24 hours. Zero does not compile.
-    pub fn const_per_day<const LIMIT: u32>() -> Self {
-        Self::literal::<LIMIT>(DAY.as_secs())
-    }
-
-    fn literal<const LIMIT: u32>(seconds: u64) -> Self {
         const { assert!(LIMIT > 0, "a quota must allow at least 1 unit") };
-        Self::from_rule(LIMIT, Duration::from_secs(seconds), Rule::Window { slices: DEFAULT_SLICES })
+        Self::from_rule(LIMIT, Duration::from_secs(60), Rule::Window { slices: DEFAULT_SLICES })
     }
 
     /// Allows `units` per `per`, evenly spread, and up to `burst` at once after a pause (GCRA, from the crate
@@ -214,7 +195,7 @@ impl Quota {
     ///
     /// Returns an error if the name is too long or has other characters.
     pub fn with_name(self, name: &str) -> Result<Self, ConfigError> {
-        check_word("quota name", name)?;
+        ConfigError::check_word("quota name", name, 32)?;
         Ok(Self { name: PolicyName::intern_name(name), ..self })
     }
 
@@ -230,7 +211,7 @@ impl Quota {
     ///
     /// Returns an error if the unit is too long or has other characters, or if the quota limits concurrent calls.
     pub fn with_unit(self, unit: &str) -> Result<Self, ConfigError> {
-        check_word("quota unit", unit)?;
+        ConfigError::check_word("quota unit", unit, 32)?;
         let is_concurrent = self.rule == Rule::Concurrent;
         ConfigError::refuse_if(is_concurrent, "quota unit", unit, "a quota of concurrent calls counts calls")?;
         Ok(Self { unit: Some(PolicyName::intern_name(unit).text), ..self })
@@ -359,12 +340,6 @@ impl Quota {
 }
 
 /// Checks a word that the IETF fields and the text of a plan contain.
-fn check_word(setting: &'static str, word: &str) -> Result<(), ConfigError> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let is_refused = word.is_empty() || word.len() > 32 || !word.bytes().all(allowed);
-    ConfigError::refuse_if(is_refused, setting, word, "must be 1 to 32 letters, digits, '.', '_' or '-'")
-}
-
 /// Units of time, the longest first.
 const UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
@@ -418,7 +393,7 @@ impl FromStr for Quota {
         let malformed = || {
             ConfigError::new("quota", text, "must be written like 600/minute, 5/10s, 10000/day fixed or 5 concurrent")
         };
-        let count = |limit: &str| number(limit).and_then(|limit| u32::try_from(limit).ok()).ok_or_else(malformed);
+        let count = |limit: &str| parse_digits(limit).and_then(|limit| u32::try_from(limit).ok()).ok_or_else(malformed);
         if let Some(limit) = text.strip_suffix(" concurrent") {
             return Self::concurrent(count(limit)?);
         }
@@ -448,12 +423,7 @@ fn duration(text: &str) -> Option<Duration> {
     }
     let (count, name) = text.split_at(text.find(|char: char| !char.is_ascii_digit())?);
     let (_, unit) = UNITS.iter().find(|(own, _)| *own == name)?;
-    Some(Duration::from_nanos(number(count)?.checked_mul(*unit)?))
-}
-
-/// Reads digits alone. `str::parse` would also accept a leading `+`.
-pub(super) fn number(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    Some(Duration::from_nanos(parse_digits(count)?.checked_mul(*unit)?))
 }
 
 /// The name of a quota. Each text is stored once, so that decisions carry it without counting references. The number

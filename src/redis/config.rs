@@ -113,10 +113,7 @@ impl RedisConfig {
     ///
     /// Returns an error unless the prefix has 1 to 64 letters, digits, `.`, `_` or `-`.
     pub fn key_prefix(mut self, prefix: &str) -> Result<Self, ConfigError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        let is_refused = prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(allowed);
-        let reason = "must be 1 to 64 letters, digits, '.', '_' or '-'";
-        ConfigError::refuse_if(is_refused, "redis key prefix", prefix, reason)?;
+        ConfigError::check_word("redis key prefix", prefix, 64)?;
         prefix.clone_into(&mut self.prefix);
         Ok(self)
     }

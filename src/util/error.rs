@@ -37,6 +37,15 @@ impl ConfigError {
         if is_refused { Err(Self::new(setting, value, reason)) } else { Ok(()) }
     }
 
+    /// Returns an error unless a word has 1 to `most` characters that are allowed in names.
+    pub(crate) fn check_word(setting: &'static str, word: &str, most: usize) -> Result<(), Self> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        match (1..=most).contains(&word.len()) && word.bytes().all(allowed) {
+            true => Ok(()),
+            false => Err(Self::new(setting, word, format!("must be 1 to {most} letters, digits, '.', '_' or '-'"))),
+        }
+    }
+
     /// Returns an error unless a value is in its range.
     pub(crate) fn check_range<T: Copy + PartialOrd + fmt::Debug>(
         setting: &'static str,
@@ -47,7 +56,7 @@ impl ConfigError {
         Self::refuse_if(!range.contains(&value), setting, format_args!("{value:?}"), reason)
     }
 
-    /// Refuses a number of zero and a time of zero.
+    /// Refuses a time of zero.
     pub(crate) fn refuse_zero(setting: &'static str, time: std::time::Duration) -> Result<(), Self> {
         Self::refuse_if(time.is_zero(), setting, format_args!("{time:?}"), "must be longer than zero")
     }

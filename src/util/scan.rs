@@ -39,6 +39,11 @@ pub(crate) fn find(text: &[u8], byte: u8) -> Option<usize> {
     rest.iter().position(|other| *other == byte).map(|place| words.len() * 8 + place)
 }
 
+/// Reads digits alone. `str::parse` would also accept a leading `+`.
+pub(crate) fn parse_digits(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
 /// Splits before the first occurrence of `byte`, or at the end.
 pub(crate) fn split_before(text: &[u8], byte: u8) -> (&[u8], &[u8]) {
     let place = find(text, byte).unwrap_or(text.len());

@@ -232,7 +232,7 @@ async fn a_rule_on_the_response_reserves_units_first_and_settles_afterwards() {
     assert_eq!(left(&headers), "2", "the headers include refunded units");
     let (_, headers) = send(&failures, 404).await;
     assert_eq!(left(&headers), "1");
-    let but_server_errors = layer(&limiter).refund_if(|status, _| status.is_server_error());
+    let but_server_errors = layer(&limiter).charge_if(|status, _| !status.is_server_error());
     assert_eq!(left(&send(&but_server_errors, 500).await.1), "1");
 
     // a request in flight holds its unit, so no other request can use it

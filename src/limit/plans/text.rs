@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 use crate::{
     limit::{
         plan::{Plan, PlanKind},
-        quota::{DEFAULT_SLICES, Quota, Rule, number},
+        quota::{DEFAULT_SLICES, Quota, Rule},
     },
-    util::error::ConfigError,
+    util::{error::ConfigError, scan::parse_digits},
 };
 
 /// Writes the plan as text that can be read again: `unlimited`, `denied`, or the quotas.
@@ -97,11 +97,11 @@ fn read_quota(text: &str) -> Result<Quota, ConfigError> {
             ("unit", Some(unit)) => quota.with_unit(unit)?,
             ("shadow", None) => quota.shadow(),
             ("slices", Some(value)) => {
-                let slices = number(value).and_then(|slices| u16::try_from(slices).ok());
+                let slices = parse_digits(value).and_then(|slices| u16::try_from(slices).ok());
                 quota.slices(slices.ok_or_else(|| invalid("must be a number from 1 to 1000"))?)?
             }
             ("reserve", Some(value)) => {
-                let units = number(value).and_then(|units| u32::try_from(units).ok());
+                let units = parse_digits(value).and_then(|units| u32::try_from(units).ok());
                 let reserved = units.and_then(|units| quota.reserve_units(units));
                 reserved.ok_or_else(|| invalid("must be a number of units, at most the limit"))?
             }

@@ -68,7 +68,7 @@ use crate::{
 /// After a start, valid keys can't be told from made-up ones, so all wait for a lookup in the order in which they
 /// arrived. Unknown keys are refused without a charge to any tenant: to bound how often one address can query your
 /// database, put a layer with [`ClientIp`](crate::ClientIp) in front. With
-/// `refund_if(|status, _| status.is_success())`, it charges only unsuccessful requests.
+/// `charge_if(|status, _| !status.is_success())`, it charges only unsuccessful requests.
 ///
 /// Only digests of keys are kept.
 #[derive(Clone)]
