@@ -150,6 +150,47 @@ async fn b10_a_change_needs_fresh_proofs_and_continues_with_the_button() {
 }
 
 #[tokio::test]
+async fn an_address_is_changed_after_one_confirmation_that_does_not_use_the_old_one() {
+    const NEW: &str = "lovelace@example.com";
+    let Some(mut site) = Site::new("account-address-step-up").await else { return };
+    sign_in_by_password(&mut site).await;
+    site.tab_to("#contacts button").await;
+    // the only other way
+    site.focus("otp").await;
+    assert_eq!(site.texts("#step").await, ["Step 2 of 2"]);
+    let code = site.world.code(world::ADA_PHONE).await;
+    site.enter(&code).await;
+    site.until("location.pathname === '/account/security'").await;
+    site.focus("contact-value").await;
+
+    // the proofs get too old meanwhile
+    site.world.advance(6 * 60);
+    site.enter(NEW).await;
+    site.until("location.pathname === '/authentication/start' && shown('choose') && idle()").await;
+    assert_eq!(site.texts("#ways button").await, ["Password", "Code by text message to +•••••••••00"]);
+    site.press_button("password").await;
+    site.focus("secret").await;
+    site.enter(ADA_PASSWORD).await;
+    site.focus("otp").await;
+    let code = site.world.code(world::ADA_PHONE).await;
+    site.enter(&code).await;
+    site.until("location.pathname === '/account/security'").await;
+    site.focus("contact-value").await;
+    assert_eq!(site.ask("document.activeElement.value").await, NEW);
+    site.browser.press("Enter").await;
+    site.focus("contact-code").await;
+    let code = site.world.code(NEW).await;
+    site.enter(&code).await;
+    site.until("text('done') === 'The new contact is confirmed. Messages go there from now on.' && idle()").await;
+    assert_eq!(site.texts("#contacts strong").await[0], "E-mail l•••@example.com");
+
+    // nothing of it is left for the next change
+    site.tab_to("#contacts button").await;
+    site.focus("contact-value").await;
+    assert_eq!(site.ask("document.activeElement.value").await, "");
+}
+
+#[tokio::test]
 async fn b10_another_user_who_signs_in_instead_continues_nothing() {
     let Some(mut site) = Site::new("account-other-user").await else { return };
     sign_in_by_password(&mut site).await;

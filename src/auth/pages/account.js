@@ -267,14 +267,16 @@ async function requireFresh() {
   if (!account.fresh_until) throw { code: "fresh_login_required", login_url: account.fresh_login_url };
 }
 
-let newContact = null; // what the open forms are about
+let newContact = null; // what the open forms are about, and the button that opens them
+let typedBefore = ""; // what the user had typed before they confirmed that it is them
 
 async function beginContact(kind, id) {
+  const [input, type] = [at("contact-value"), kind === "email" ? "email" : "tel"];
+  newContact = { kind, id, type, begin: pressed };
+  [input.value, typedBefore] = [typedBefore, ""];
   await requireFresh();
-  newContact = { kind, id };
   at("contact-label").textContent = word(kind === "email" ? "account.contact_new_email" : "account.contact_new_phone");
-  const input = at("contact-value");
-  Object.assign(input, { value: "", type: kind === "email" ? "email" : "tel", autocomplete: kind === "email" ? "email" : "tel" });
+  Object.assign(input, { type, autocomplete: type });
   at("contact-form").hidden = false;
   at("contact-proof").hidden = true;
   input.focus();
@@ -388,7 +390,9 @@ const signIn = () => new URL(`../sign-in?return_to=${encodeURIComponent(location
 
 // Leaves for a page on which the user confirms that it is them, and continues with the pressed button afterwards.
 function confirmFirst(url) {
-  sessionStorage.setItem(KEY, JSON.stringify({ pressed, user: account.user, isWhole: url?.includes("max_age=0&") }));
+  // codes to a contact vouch for no other one of its kind
+  const contact = newContact?.begin === pressed ? { besides: newContact.type, typed: at("contact-value").value } : {};
+  sessionStorage.setItem(KEY, JSON.stringify({ pressed, user: account.user, isWhole: url?.includes("max_age=0&"), ...contact }));
   location.assign(url ?? signIn());
 }
 
@@ -399,6 +403,7 @@ function proceed() {
   if (kept?.user !== account.user) return;
   if (!account.fresh_until) return void (at("message").textContent = kept.isWhole ? word("account.not_enough") : "");
   at("done").textContent = word("account.thank_you");
+  typedBefore = kept.typed ?? "";
   at(kept.pressed)?.focus();
   at(kept.pressed)?.click();
 }
@@ -463,11 +468,12 @@ const SUBMITS = {
   "totp-setup": confirmTotp,
 };
 // the button that begins again if the proofs are no longer fresh
-const BEGINS = { "password-form": "password-begin", "totp-setup": "totp-begin" };
+const BEGINS = { "password-form": () => "password-begin", "totp-setup": () => "totp-begin",
+  "contact-form": () => newContact.begin, "contact-proof": () => newContact.begin };
 for (const [id, action] of Object.entries(SUBMITS)) {
   at(id).addEventListener("submit", (event) => {
     event.preventDefault();
-    run(action, BEGINS[id]);
+    run(action, BEGINS[id]?.());
   });
 }
 at("show-password").addEventListener("change", ({ target }) => {

@@ -132,11 +132,12 @@ function forget(identifier = "") {
   } catch { /* nothing was kept */ }
 }
 
-function isChange() {
+// Returns the change that the user confirms here.
+function pendingChange() {
   try {
-    return sessionStorage.getItem(CHANGE) !== null;
+    return JSON.parse(sessionStorage.getItem(CHANGE));
   } catch {
-    return false;
+    return null;
   }
 }
 
@@ -181,7 +182,7 @@ function show(name, focus) {
   const isStep = ["choose", "password", "key", "address", "code", "app", "newkey", "newpassword"].includes(name);
   at("restart").hidden = !isStep;
   at("restart").textContent = word(login.isKnown ? "login.another_account" : "login.start_again");
-  at("cancel").hidden = !(isStep && login.isKnown && isChange());
+  at("cancel").hidden = !(isStep && login.isKnown && pendingChange());
   title(login.isKnown && name !== "who");
   const more = ways().length > 1 && !(mode === "sign-up" && login.completed === 0);
   const isTyped = name === "code" && method === login.code?.method && !login.code.contact;
@@ -207,7 +208,7 @@ function title(isKnown) {
     ?? (isStepUp && isKnown ? "login.title_confirm" : "login.title"));
   at("title").textContent = heading;
   document.title = client ? `${heading} ${word("login.to_client", { client })}` : heading;
-  const change = isChange() ? ` ${word("login.confirm_change")}` : "";
+  const change = pendingChange() ? ` ${word("login.confirm_change")}` : "";
   at("user").textContent = isKnown ? word("login.signed_in_as", { name: login.identifier }) + change : "";
 }
 
@@ -347,7 +348,10 @@ function ways() {
     if (name === "email" && isTypedAddress()) return [{ name, label, begin, act: () => { address(name); run("address", sendToTyped); } }];
     return [{ name, label, begin, act: () => begin(name) }];
   });
-  return [...known, ...setUp];
+  // codes to a contact can't confirm that another one of its kind replaces it
+  const besides = isStepUp && login.isKnown && pendingChange()?.besides;
+  const others = known.filter(({ name }) => METHODS[name].type !== besides);
+  return [...(besides && others.some(({ name }) => name !== "recovery_code") ? others : known), ...setUp];
 }
 
 function choose(message = "") {
@@ -867,7 +871,7 @@ const SUBMIT = {
     began(await call("start", { ...bound, ...optionalParameters() }), signedIn);
     login.isKnown = true;
     keep();
-    return () => next("", isChange());
+    return () => next("", Boolean(pendingChange()));
   },
   async password() {
     const [username, secret] = [at("username").value.trim(), at("secret").value];
