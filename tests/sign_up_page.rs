@@ -219,9 +219,12 @@ async fn c129_a_forgotten_password_with_a_second_factor() {
     // the mailbox alone is not enough
     site.until("shown('key') && idle()").await;
     check(&mut site, "reset-second-factor").await;
+    assert_eq!(site.texts("#step").await, ["Step 2 of 2"]);
     site.browser.set_present(&authenticator, true).await;
     site.browser.press("Enter").await;
     site.focus("new-secret").await;
+    // no third step of two
+    assert_eq!(site.texts("#step, #progress li").await, [""; 0]);
     site.browser.set_present(&authenticator, false).await;
     site.enter(SECOND).await;
     site.until("shown('again') && idle()").await;

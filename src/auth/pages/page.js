@@ -191,9 +191,11 @@ function show(name, focus) {
   at("to-sign-up").hidden = !(at("to-sign-up").href && mode === "sign-in" && name === "who");
   at("to-sign-in").hidden = mode === "sign-in" || name === "again" || login.completed > 0 || login.isProved;
   at("other").textContent = word(more ? "login.try_another" : "login.another_address");
-  at("step").textContent = isStep && login.required > 1
+  // a new password comes after the steps that allow it
+  const isCounted = isStep && login.required > 1 && !(mode === "reset-password" && name === "newpassword");
+  at("step").textContent = isCounted
     ? word("login.step_of", { step: login.completed + 1, steps: login.required }) : "";
-  at("progress").hidden = !isStep || login.required < 2;
+  at("progress").hidden = !isCounted;
   at("progress").replaceChildren(...Array.from({ length: login.required }, (_, place) => {
     const part = document.createElement("li");
     part.className = place <= login.completed ? "done" : "";
