@@ -73,7 +73,10 @@ async fn b10_after_a_password_a_passkey_takes_two_buttons_and_one_field_more() {
     site.run_first(COUNTS).await;
     sign_in_by_password(&mut site).await;
     assert_eq!(site.texts("#user").await, ["Signed in as ada"]);
+    let asks = "Once you have a passkey or an authenticator app, each sign-in asks for it.";
+    assert_eq!(site.texts(".asks").await, [asks; 2]);
     assert_eq!(add_passkey(&mut site).await, (2, 1));
+    assert_eq!(site.texts(".asks").await, [""; 0]);
     let added = site.texts("#passkeys li").await;
     assert!(added.len() == 1 && added[0].contains("never used"), "{added:?}");
     // the proofs are fresh now
@@ -311,6 +314,7 @@ async fn b19_an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_
         if way == "recovery_code" {
             site.press_button("other").await;
             assert_eq!(site.texts("#ways button").await, ["Authenticator app", "Recovery code"]);
+            assert_eq!(site.texts("#lost").await, [""; 0]);
             site.press_button(way).await;
             site.focus("otp").await;
         }
@@ -351,6 +355,7 @@ async fn b08_c131_an_app_costs_one_field_and_one_button_more_than_a_password() {
     assert_eq!(site.texts("#sent").await, ["Enter the code that your authenticator app shows."]);
     let visible = site.texts("button").await;
     assert_eq!(visible, ["Continue", "Start again"], "no choice of one");
+    assert_eq!(site.texts("#lost").await.len(), 1, "users who have lost the app find help");
     // a reload loses nothing
     site.browser.reload().await;
     site.focus("otp").await;
@@ -436,6 +441,7 @@ async fn b08_a_site_that_does_not_ask_for_the_factor_does_not_say_so() {
     site.prove_password_of("lone").await;
     site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
     assert!(site.texts("#second").await[0].ends_with("From then on, changes here need both."));
+    assert_eq!(site.texts(".asks").await, [""; 0]);
     site.enrol(&device).await;
     let words = "The passkey was added. You can sign in with it from now on. Create recovery codes now, so that you can sign \
                  in if you lose the passkey.";

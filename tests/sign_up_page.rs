@@ -234,6 +234,8 @@ async fn c129_a_forgotten_password_with_a_second_factor() {
     site.focus("secret").await;
     site.enter(SECOND).await;
     site.until("shown('key') && idle()").await;
+    let lost = "If you no longer have your passkey or app, please contact your administrator.";
+    assert_eq!(site.texts("#lost").await, [lost]);
     check(&mut site, "reset-sign-in-second-factor").await;
     site.browser.set_present(&authenticator, true).await;
     site.browser.press("Enter").await;

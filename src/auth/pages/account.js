@@ -154,6 +154,9 @@ async function show() {
   const canUseApp = account.can_use_codes;
   at("second").textContent = word(account.asks_factor ? "account.one_factor_asked" : "account.one_factor");
   at("second").hidden = account.required_proofs > 1 || !(canUseApp && (available.passkey || available.totp));
+  for (const note of document.querySelectorAll(".asks")) {
+    note.hidden = !account.asks_factor || Boolean(totp) || passkeys.length > 0 || !at("second").hidden;
+  }
   const name = account.display_name || account.user;
   at("user").textContent = word("account.signed_in_as", { name });
   showProfile();

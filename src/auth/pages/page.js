@@ -190,6 +190,7 @@ function show(name, focus) {
   at("to-reset").hidden = !(at("to-reset").href && mode === "sign-in" && ["who", "password"].includes(name) && !login.isKnown);
   at("to-sign-up").hidden = !(at("to-sign-up").href && mode === "sign-in" && name === "who");
   at("to-sign-in").hidden = mode === "sign-in" || name === "again" || login.completed > 0 || login.isProved;
+  at("lost").hidden = !((name === "key" || method === "totp") && isStep && login.completed > 0 && ways().length === 1);
   at("other").textContent = word(more ? "login.try_another" : "login.another_address");
   // a new password comes after the steps that allow it
   const isCounted = isStep && login.required > 1 && !(mode === "reset-password" && name === "newpassword");
