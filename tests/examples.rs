@@ -307,6 +307,10 @@ async fn the_server_logs_a_user_in_from_its_page_to_the_account_and_out() {
     let (mut browser, origin) = (server.browser(), server.origin.clone());
     assert_eq!(browser.open("/").await.header("location"), "/demo/");
     let home = browser.open("/demo/").await;
+    for path in ["/", "/demo/"] {
+        let refused = browser.send("POST", path, &[], "").await;
+        assert!(refused.status == 405 && refused.text.contains("<h1>Page not found</h1>"), "{path}: {refused:?}");
+    }
     for client in ["demo-web", "demo-mfa", "demo-native"] {
         assert!(home.text.contains(&format!(r#"href="{origin}/demo/login/{client}""#)), "{}", home.text);
         // a new browser each time, as far as cookies are concerned

@@ -90,7 +90,8 @@ pub(crate) async fn app(
             // sends others to the sign-in and back
             .merge(account::router(auth.clone()).layer(auth.session_layer().required()))
             .merge(pages::router(issuer, outbox))
-            .route("/", get(async || Redirect::to("/demo/"))),
+            .route("/", get(async || Redirect::to("/demo/")))
+            .method_not_allowed_fallback(pages::method_not_allowed),
         false => routes,
     };
     let has_own_name = site == origin && origin.starts_with("http://localhost:");

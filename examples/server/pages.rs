@@ -66,6 +66,13 @@ pub(crate) fn router(origin: &str, outbox: Outbox) -> Router {
         .route("/demo/outbox", get(async move |headers: HeaderMap| outbox.respond(&headers)))
 }
 
+/// Says that a page takes no such request.
+pub(crate) async fn method_not_allowed() -> Response {
+    let body =
+        "<h1>Page not found</h1>\n<p>This address takes no such request. <a href=\"/demo/\">Back to the start</a>";
+    (StatusCode::METHOD_NOT_ALLOWED, page(body)).into_response()
+}
+
 /// Optional parameters to try, such as `/demo/login/demo-web?prompt=login`.
 const OPTIONAL_PARAMETERS: [&str; 4] = ["acr_values", "prompt", "max_age", "login_hint"];
 

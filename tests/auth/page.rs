@@ -214,7 +214,21 @@ async fn an_unknown_path_is_a_page_to_people_and_json_to_programs() {
             assert_eq!((told.status.as_u16(), told.error().as_str()), (404, "not_found"), "{path}");
         }
     }
-    // a path that is known is for programs
-    let told = ask(&mut browser, "GET", "/token", PERSON).await;
-    assert_eq!((told.status.as_u16(), told.error().as_str()), (405, "method_not_allowed"));
+    // so is a path with another method
+    for (method, path, allowed) in [
+        ("GET", "/sign-out", "POST, OPTIONS"),
+        ("POST", "/sign-in", "GET, HEAD, OPTIONS"),
+        ("GET", "/token", "POST, OPTIONS"),
+    ] {
+        let shown = ask(&mut browser, method, path, PERSON).await;
+        assert_eq!((shown.status.as_u16(), shown.header("content-type")), (405, HTML), "{path}");
+        assert_eq!(shown.header("allow"), allowed, "{path}");
+        assert_locked(&shown);
+        for part in ["<h1>Page not found</h1>", "<code>method_not_allowed</code>", r#"href="/authentication/page.css""#]
+        {
+            assert!(shown.text.contains(part), "{part}: {shown:?}");
+        }
+        let told = ask(&mut browser, method, path, "application/json").await;
+        assert_eq!((told.status.as_u16(), told.error().as_str()), (405, "method_not_allowed"), "{path}");
+    }
 }

@@ -59,7 +59,7 @@ pub(crate) fn login(pages: &BuiltPages, language: Language) -> Response<Body> {
 pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Body> {
     let status = problem.code.status();
     let (pages, language) = (&core.pages, built::language_of(parts));
-    let is_unknown = problem.code == Code::NotFound;
+    let is_unknown = matches!(problem.code, Code::NotFound | Code::MethodNotAllowedHere);
     let [title, heading] = match is_unknown {
         true => ["error.no_page"; 2],
         false => ["error.title", "error.heading"],
