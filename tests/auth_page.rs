@@ -368,6 +368,39 @@ async fn another_code_can_be_requested_after_a_while() {
     assert!(page.back().await.starts_with("code="));
 }
 
+/// Calls with a body fail until the tab forgets it.
+const OFFLINE: &str = "
+const online = fetch;
+window.fetch = (url, options) => options.body && sessionStorage.offline ? Promise.reject(new TypeError()) : online(url, options);";
+
+#[tokio::test]
+async fn a_lost_connection_keeps_what_was_typed() {
+    let Some(mut page) = Page::under("", "offline").await else { return };
+    page.browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": OFFLINE })).await;
+    page.begin("mfa").await;
+    page.browser.press("Enter").await;
+    for (field, form) in [("secret", "password"), ("otp", "code")] {
+        page.focus(field).await;
+        let typed = match field {
+            "secret" => ADA_PASSWORD.to_owned(),
+            _ => page.world.code(ADA_PHONE).await,
+        };
+        page.ask("sessionStorage.offline = 'yes'").await;
+        page.enter(&typed).await;
+        page.says("The server cannot be reached. Check your connection and try again.").await;
+        page.focus(field).await;
+        assert_eq!(page.ask("document.activeElement.value").await, typed, "{form}");
+        page.ask("sessionStorage.removeItem('offline')").await;
+        page.browser.press("Enter").await;
+        if form == "password" {
+            page.focus("sms").await;
+            assert_eq!(page.ask("document.getElementById('secret').value").await, "");
+            page.browser.press("Enter").await;
+        }
+    }
+    assert!(page.back().await.starts_with("code="));
+}
+
 #[tokio::test]
 async fn an_error_page_has_the_same_design_and_contains_nothing_of_the_request() {
     let Some(mut page) = Page::under("/id", "error").await else { return };

@@ -825,6 +825,8 @@ async function run(place, action) {
   }
   busy = false;
   document.body.removeAttribute("aria-busy");
+  // users type nothing again because of their connection
+  if (failure?.code !== "unreachable") for (const id of ["secret", "otp", "app-code"]) at(id).value = "";
   if (failure) failed(failure, place, () => run(null, action));
   if (following) run(following === sendToOnly ? "choose" : following === sendToTyped ? "who" : null, following);
   else suggest();
@@ -878,7 +880,6 @@ const SUBMIT = {
   },
   async password() {
     const [username, secret] = [at("username").value.trim(), at("secret").value];
-    at("secret").value = "";
     // the shown name of a signed-in user need not be one to sign in with
     return proved(await step("authenticate", { method, ...(login.isKnown ? {} : { username }), password: secret }));
   },
@@ -899,13 +900,11 @@ const SUBMIT = {
   },
   async app() {
     const code = at("app-code").value.replace(/[\s-]/g, "");
-    at("app-code").value = "";
     return proved(await step("enrol", { method: "totp", code }));
   },
   address: () => send(at("to").value.trim()),
   async code() {
     const otp = method === "recovery_code" ? at("otp").value.trim() : at("otp").value.replace(/[\s-]/g, "");
-    at("otp").value = "";
     if (mode === "sign-up" && login.completed === 0) {
       await step("../sign-up/verify", { otp });
       Object.assign(login, { address: login.code.to, isProved: true, code: null });
