@@ -78,6 +78,8 @@ function outcome(canConnect) {
 }
 // A longer query is not sent to the server. This page restores it by itself.
 const LONGEST_QUERY = 2048;
+// The server compares no more codes with one that it has sent.
+const MOST_TRIES = 5;
 const ENDED = ["session_expired", "session_failed", "invalid_session", "login_required"];
 
 let client = word("login.the_application");
@@ -434,7 +436,14 @@ function code() {
   const key = mode === "sign-up" && login.completed === 0 ? "login.code_join" : contact ? "login.code_sent" : "login.code_maybe_sent";
   enterCode(login.code.method, word(key, { address: to, digits }));
   hold(at("resend"), method);
+  if (isUsedUp()) {
+    say(problem("no_pending_challenge"));
+    at("resend").focus();
+  }
 }
+
+// Returns whether the server takes the code that was sent no more.
+const isUsedUp = () => login.code?.method === method && login.code.tries >= MOST_TRIES;
 
 // Asks for a code that the user has.
 function typed(name, message = "") {
@@ -450,6 +459,7 @@ function enterCode(name, note) {
   Object.assign(at("otp"), { value: "", inputMode, autocomplete });
   at("otp").classList.toggle("digits", inputMode === "numeric");
   at("resend").hidden = METHODS[name].begin === typed;
+  at("otp").disabled = submitOf("code").hidden = isUsedUp();
   hold(submitOf("code"), "otp");
   show("code", at("otp"));
 }
@@ -801,6 +811,7 @@ function failed({ code: name, wait: seconds }, place, again) {
   if (name === "invalid_otp" && login.code?.method === method) {
     login.code.tries += 1;
     keep();
+    if (isUsedUp()) return code();
     if (login.code.tries > 1) say(`${message} ${word("login.code_tries", { count: login.code.tries })}`);
   }
   ({ who: at("identifier"), password: at("secret"), address: at("to"), code: at("otp"), app: at("app-code"), key: submitOf("key"),
