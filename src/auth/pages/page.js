@@ -619,8 +619,8 @@ async function next(message, isAsked = false) {
   back(message);
 }
 
-// A user who has forgotten the password hardly types another address than the name. After a first code, the page asks for one.
-const isTypedAddress = () => mode === "reset-password" && login.completed === 0 && !login.code && /.@./.test(login.identifier);
+// A user whose name is an address hardly types another one. After a first code, the page asks for one.
+const isTypedAddress = () => !login.isKnown && login.completed === 0 && !login.code && /.@./.test(login.identifier);
 
 // Sends a code to the address that was typed as the name.
 function sendToTyped() {
@@ -850,7 +850,7 @@ const SUBMIT = {
     const afresh = isAfresh ? { continue_session: false } : {};
     const path = mode === "reset-password" ? "../reset-password/start" : "start";
     began(await call(path, { ...bound, ...optionalParameters(), identifier, ...afresh }), identifier);
-    return () => next("", mode === "reset-password");
+    return () => next("", mode === "reset-password" || isTypedAddress());
   },
   async join() {
     const email = at("join-to").value.trim();
