@@ -302,6 +302,12 @@ async function sendContactCode() {
   at("contact-code").focus();
 }
 
+async function resendContactCode() {
+  pressed = newContact.begin;
+  await sendContactCode();
+  at("done").textContent = word("account.contact_sent_again");
+}
+
 async function confirmContact() {
   const code = at("contact-code").value.replace(/[\s-]/g, "");
   try {
@@ -439,6 +445,7 @@ const CLICKS = {
   "add-passkey": addPasskey,
   "add-email": () => beginContact("email"),
   "add-phone": () => beginContact("phone"),
+  "contact-resend": resendContactCode,
   "contact-cancel": cancelled("profile-title"),
   "proof-cancel": cancelled("profile-title"),
   "password-begin": beginPassword,
