@@ -142,9 +142,9 @@ impl Pages {
         pub fn content_security_policy(policy: impl Into<String>) { login_policy: Some(policy.into()) }
 
         /// Replaces the page for errors that are shown to a person. `{advice}`, `{detail}` and `{code}` are filled in.
-        /// `{link}` becomes a paragraph that links to a new sign-in if that helps, or else nothing. The advice is in
-        /// the language of the user, `{lang}`. `{home}` becomes a paragraph that links to the [`home_url`](Self::home_url),
-        /// or nothing.
+        /// `{link}` becomes a paragraph that links to a new sign-in or to the same page if that helps, or else nothing.
+        /// The advice is in the language of the user, `{lang}`. `{home}` becomes a paragraph that links to the
+        /// [`home_url`](Self::home_url), or nothing.
         pub fn error_html(html: impl Into<String>) { error: Some(html.into()) }
 
         /// Replaces the confirmation page of `/logout`. The document needs a form that posts to `logout`, contains

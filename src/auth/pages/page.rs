@@ -1,6 +1,6 @@
 //! The login page, error pages, and their assets.
 
-use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
 use crate::{
     auth::{
@@ -72,10 +72,13 @@ pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Bo
         _ if is_unknown => pages.text(language, "error.check_address"),
         _ => pages.text(language, "error.link"),
     };
-    // a path of this service, whose characters need no escapes
-    let link = problem
-        .sign_in_url()
-        .map(|url| format!(r#"<p><a href="{url}">{}</a></p>"#, pages.text(language, "error.sign_in_again")));
+    // a path of this service, whose characters need no escapes, or this page again
+    let is_passing = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let target = match problem.sign_in_url() {
+        Some(url) => Some((url, "error.sign_in_again")),
+        None => (is_passing && parts.method == Method::GET).then_some(("", "error.try_again")),
+    };
+    let link = target.map(|(url, key)| format!(r#"<p><a href="{url}">{}</a></p>"#, pages.text(language, key)));
     let absolute = format!("{}/authentication/", core.issuer.path());
     let root = match parts.uri.path() {
         path if is_unknown || Path::match_request_path(path, core.issuer.path()).is_none() => &absolute,
