@@ -54,7 +54,7 @@ const date = (seconds) => day.format(seconds * 1000);
 const time = (seconds) => minute.format(seconds * 1000);
 
 function button(label, spoken, act, className = "quiet", id = "") {
-  const it = element("button", { type: "button", textContent: label, className, id });
+  const it = element("button", { type: "button", textContent: label, className, ...(id && { id }) });
   it.setAttribute("aria-label", spoken);
   it.addEventListener("click", act);
   return it;
@@ -182,7 +182,7 @@ async function show() {
   at("links").hidden = links.length + available.providers.length === 0;
   at("consents-list").replaceChildren(...consents.map(consentItem));
   at("consents").hidden = consents.length === 0;
-  at("sessions").replaceChildren(...sessions.map(sessionItem));
+  at("sessions").replaceChildren(...[...sessions].sort((a, b) => b.current - a.current).map(sessionItem));
   at("end-others").hidden = sessions.length < 2;
   at("all").hidden = false;
 }
