@@ -383,6 +383,7 @@ async fn a_lost_connection_keeps_what_was_typed() {
     let Some(mut page) = Page::under("", "offline").await else { return };
     page.browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": OFFLINE })).await;
     page.begin("mfa").await;
+    assert_eq!(page.ask("document.getElementById('user').textContent").await, format!("Account: {ADA}"));
     page.browser.press("Enter").await;
     for (field, form) in [("secret", "password"), ("otp", "code")] {
         page.focus(field).await;

@@ -186,6 +186,9 @@ function show(name, focus) {
   at("restart").textContent = word(login.isKnown ? "login.another_account" : "login.start_again");
   at("cancel").hidden = !(isStep && login.isKnown && pendingChange());
   title(login.isKnown && name !== "who");
+  if (name === "choose" && !login.isKnown && login.isNamed && login.identifier) {
+    at("user").textContent = word("login.account", { name: login.identifier });
+  }
   const more = ways().length > 1 && !(mode === "sign-up" && login.completed === 0);
   const isTyped = name === "code" && method === login.code?.method && !login.code.contact;
   at("other").hidden = ["choose", "newpassword"].includes(name) || !(isStep && more || isTyped);
