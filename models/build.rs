@@ -1,4 +1,4 @@
-//! Copies the sources that are modelled. The copies use the atomic types of loom, fewer slots, and a semaphore on loom.
+//! Copies the sources that are modelled. The copies use a semaphore on loom.
 //! Each copy that is named after a fault is weakened in one place, which a model must notice.
 #![allow(clippy::unwrap_used, reason = "a build may fail")]
 
@@ -6,34 +6,6 @@ use std::{env, fs, path::Path};
 
 /// A name and the changes of a copy.
 type Copy<'a> = (&'a str, &'a [(&'a str, &'a str)]);
-
-const ON_LOOM: &[(&str, &str)] = &[
-    ("use std::sync::atomic::", "use loom::sync::atomic::"),
-    ("std::hint::spin_loop", "loom::hint::spin_loop"),
-    ("const SLOTS: usize = 512;", "const SLOTS: usize = 2;"),
-    ("const GROUP: usize = 4;", "const GROUP: usize = 2;"),
-    ("[AtomicU64; SLOTS / 64]", "[AtomicU64; 1]"),
-];
-
-const CLAIM: &str = "self.version.compare_exchange(version, version + 1, Acquire, Relaxed).is_err()";
-
-const BOARDS: &[Copy<'_>] = &[
-    ("board", &[]),
-    ("board_without_the_fence_of_readers", &[("fence(Acquire);", "")]),
-    ("board_without_the_fence_of_writers", &[("fence(Release);", "")]),
-    (
-        "board_with_a_relaxed_end_of_writing",
-        &[("self.version.store(version + 2, Release)", "self.version.store(version + 2, Relaxed)")],
-    ),
-    ("board_with_a_relaxed_begin_of_reading", &[("self.version.load(Acquire)", "self.version.load(Relaxed)")]),
-    ("board_without_a_second_look_at_the_version", &[("self.version.load(Relaxed) != before || ", "")]),
-    ("board_that_reads_while_it_is_written", &[("if before % 2 == 1 {", "if false {")]),
-    ("board_that_two_can_write", &[(CLAIM, "{ self.version.store(version + 1, Relaxed); false }")]),
-    (
-        "board_that_clears_the_home_alone",
-        &[("for slot in self.group(first_hash) {", "for slot in self.group(first_hash).take(1) {")],
-    ),
-];
 
 const SLOTS: &[Copy<'_>] = &[
     ("slot", &[]),
@@ -43,7 +15,6 @@ const SLOTS: &[Copy<'_>] = &[
 ];
 
 fn main() {
-    copy("limit/engine/board.rs", ON_LOOM, BOARDS);
     copy("limit/shared/lease/slot.rs", &[("use tokio::sync::Semaphore;", "use tollgate_models::Semaphore;")], SLOTS);
     copy("limit/shared/lease/slots.rs", &[], &[("slots", &[])]);
 }

@@ -5,54 +5,6 @@ use std::future::Future;
 
 use loom::sync::{Condvar, Mutex};
 
-pub mod limit {
-    pub mod quota {
-        /// A quota whose name has the number 0.
-        #[derive(Debug)]
-        pub struct Quota;
-
-        impl Quota {
-            pub fn name_number(&self) -> Option<u16> {
-                Some(0)
-            }
-
-            pub fn name_by_number(number: u16) -> Option<&'static str> {
-                (number == 0).then_some("default")
-            }
-        }
-    }
-}
-
-pub mod tenant {
-    use crate::util::clock::{Moment, UnixTime};
-
-    /// The figures of a refusal.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Standing {
-        limit: u32,
-        remaining: u32,
-        reset: Moment,
-    }
-
-    impl Standing {
-        pub fn new(_: &'static str, limit: u32, remaining: u32, reset: Moment, _: (Moment, UnixTime)) -> Self {
-            Self { limit, remaining, reset }
-        }
-
-        pub fn limit(&self) -> u32 {
-            self.limit
-        }
-
-        pub fn remaining(&self) -> u32 {
-            self.remaining
-        }
-
-        pub fn reset(&self) -> Moment {
-            self.reset
-        }
-    }
-}
-
 pub mod util {
     pub mod clock {
         use std::time::Duration;

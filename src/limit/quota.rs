@@ -1,16 +1,10 @@
 //! A quota: how many units in what time, by which rule.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    str::FromStr,
-    sync::{Mutex, OnceLock, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt, str::FromStr, sync::Mutex, time::Duration};
 
 #[cfg(feature = "smooth")]
 use crate::util::clock::saturating_nanos;
-use crate::util::{error::ConfigError, scan::parse_digits};
+use crate::util::{error::ConfigError, lock::lock, scan::parse_digits};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -44,7 +38,7 @@ const CONCURRENT_NAME: &str = "concurrent";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Quota {
-    name: PolicyName,
+    name: &'static str,
     limit: u32,
     window: Duration,
     rule: Rule,
@@ -163,8 +157,7 @@ impl Quota {
     /// Returns an error if the limit is zero.
     pub fn concurrent(limit: u32) -> Result<Self, ConfigError> {
         ConfigError::refuse_if(limit == 0, "quota limit", limit, "must be at least 1")?;
-        let name = PolicyName::intern_name(CONCURRENT_NAME);
-        Ok(Self { name, ..Self::from_rule(limit, Duration::ZERO, Rule::Concurrent) })
+        Ok(Self { name: CONCURRENT_NAME, ..Self::from_rule(limit, Duration::ZERO, Rule::Concurrent) })
     }
 
     fn checked(limit: u32, window: Duration, rule: Rule) -> Result<Self, ConfigError> {
@@ -174,15 +167,7 @@ impl Quota {
     }
 
     fn from_rule(limit: u32, window: Duration, rule: Rule) -> Self {
-        Self {
-            name: PolicyName::intern_name(DEFAULT_NAME),
-            limit,
-            window,
-            rule,
-            shadow: false,
-            reserved: 0,
-            unit: None,
-        }
+        Self { name: DEFAULT_NAME, limit, window, rule, shadow: false, reserved: 0, unit: None }
     }
 
     /// Sets the name that headers, problem documents and events show: 1 to 32 letters,
@@ -196,7 +181,7 @@ impl Quota {
     /// Returns an error if the name is too long or has other characters.
     pub fn with_name(self, name: &str) -> Result<Self, ConfigError> {
         ConfigError::check_word("quota name", name, 32)?;
-        Ok(Self { name: PolicyName::intern_name(name), ..self })
+        Ok(Self { name: intern_word(name), ..self })
     }
 
     /// Sets the unit that the parameter `qu` of the IETF fields names: 1 to 32 letters, digits, `.`, `_` or `-`, such
@@ -214,7 +199,7 @@ impl Quota {
         ConfigError::check_word("quota unit", unit, 32)?;
         let is_concurrent = self.rule == Rule::Concurrent;
         ConfigError::refuse_if(is_concurrent, "quota unit", unit, "a quota of concurrent calls counts calls")?;
-        Ok(Self { unit: Some(PolicyName::intern_name(unit).text), ..self })
+        Ok(Self { unit: Some(intern_word(unit)), ..self })
     }
 
     /// Sets how many slices a sliding window is divided into, from 1 to 1000. Defaults to 60.
@@ -300,17 +285,7 @@ impl Quota {
 
     /// Returns the name.
     pub fn name(&self) -> &'static str {
-        self.name.text
-    }
-
-    /// Returns the number of the name, if it can be looked up by it.
-    pub(super) fn name_number(&self) -> Option<u16> {
-        Some(self.name.number).filter(|number| usize::from(*number) < NUMBERED.len())
-    }
-
-    /// Returns the name with this number.
-    pub(super) fn name_by_number(number: u16) -> Option<&'static str> {
-        NUMBERED.get(usize::from(number))?.get().copied()
+        self.name
     }
 
     /// Returns the maximum number of units at once: the limit, or the burst of a smooth
@@ -331,7 +306,7 @@ impl Quota {
 
     /// Returns whether the quota has the name that its constructor gives.
     pub(super) fn has_default_name(&self) -> bool {
-        self.name.text == if self.rule == Rule::Concurrent { CONCURRENT_NAME } else { DEFAULT_NAME }
+        self.name == if self.rule == Rule::Concurrent { CONCURRENT_NAME } else { DEFAULT_NAME }
     }
 
     pub(super) fn rule(&self) -> Rule {
@@ -426,32 +401,17 @@ fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(parse_digits(count)?.checked_mul(*unit)?))
 }
 
-/// The name of a quota. Each text is stored once, so that decisions carry it without counting references. The number
-/// replaces it in places that only hold atomics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct PolicyName {
-    text: &'static str,
-    number: u16,
-}
-
-/// Names with a number that can be looked up without a lock. Later names have none.
-static NUMBERED: [OnceLock<&'static str>; 256] = [const { OnceLock::new() }; 256];
-
-impl PolicyName {
-    fn intern_name(text: &str) -> Self {
-        static NAMES: Mutex<BTreeMap<&'static str, u16>> = Mutex::new(BTreeMap::new());
-        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((text, number)) = names.get_key_value(text) {
-            return Self { text, number: *number };
-        }
-        let text: &'static str = Box::leak(text.into());
-        let number = u16::try_from(names.len()).unwrap_or(u16::MAX);
-        names.insert(text, number);
-        if let Some(place) = NUMBERED.get(usize::from(number)) {
-            _ = place.set(text);
-        }
-        Self { text, number }
+/// Returns a copy of a name or a unit that lives as long as the process. Each is stored once, so decisions carry it without
+/// counting references.
+fn intern_word(text: &str) -> &'static str {
+    static WORDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut words = lock(&WORDS);
+    if let Some(known) = words.get(text) {
+        return known;
     }
+    let text: &'static str = Box::leak(text.into());
+    words.insert(text);
+    text
 }
 
 #[cfg(test)]
@@ -511,7 +471,5 @@ mod tests {
     fn a_name_is_stored_once() {
         let name = |text: &str| Quota::per_day(1).unwrap().with_name(text).unwrap().name();
         assert!(std::ptr::eq(name("burst"), name(&String::from("burst"))));
-        let quota = Quota::per_day(1).unwrap().with_name("burst").unwrap();
-        assert_eq!(quota.name_number().and_then(Quota::name_by_number), Some("burst"));
     }
 }

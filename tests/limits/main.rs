@@ -6,7 +6,6 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail")]
 
-mod board;
 mod change;
 mod engine;
 mod fixed;

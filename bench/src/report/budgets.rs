@@ -93,11 +93,16 @@ fn all() -> Vec<Budget> {
             2,
             for_counts("layer/empty/{}/Spent/Tollgate/own", [1.2, 1.2, 1.2]),
         ),
-        most(
-            "refused on all cores ÷ on one, 1 and 10k tenants (1.00, and 2 % for noise)",
-            2,
-            ["1", "10k"].map(|count| (format!("threads/empty/{count}/Spent/Tollgate/scaling"), 1.02)),
-        ),
+        Budget {
+            what: "… one hot tenant on all cores",
+            is_least: false,
+            decimals: 2,
+            figures: vec![Bound {
+                figure: "threads/empty/1/Spent/Tollgate/all".to_owned(),
+                divisor: Some("threads/empty/1/Ample/Tollgate/all".to_owned()),
+                bound: 1.2,
+            }],
+        },
         most("bytes per quiet tenant, mean between two steps of growth", 0, one("memory/Tollgate/mean", 175.0)),
         most(
             "slowest call while 1M tenants arrive, and while they leave, ms",

@@ -41,7 +41,7 @@ trait Candidate: Send + Sync {
     fn insert(&self, key: [u8; 16]);
     /// The work of an admission.
     fn spend(&self, key: &[u8; 16]) -> u64;
-    /// The work of a refusal.
+    /// A look at the row.
     fn look(&self, key: &[u8; 16]) -> u64;
 }
 
@@ -174,7 +174,7 @@ impl Candidate for Tables {
 pub fn run() {
     println!("### The map of tenants: processor time of a lookup in nanoseconds\n");
     println!(
-        "`spend` finds a row and updates it under its lock. `look` only reads, like a refusal. 16-byte names, \
+        "`spend` finds a row and updates it under its lock. `look` only reads. 16-byte names, \
          foldhash. Medians of {} interleaved rounds.\n",
         rounds(ROUNDS)
     );

@@ -31,7 +31,7 @@ pub fn run(one: &Path) {
         "{tenants} tenants call once each. `mean` and `worst` are the heap divided by the number of tenants, at {SIZES} sizes \
          evenly spread from {} to {tenants}: tables double when they are full, so this range contains one step of growth. The \
          heap is everything that the service has allocated since it was created, rounded as glibc rounds it, with all \
-         shards, boards and counters on this machine. `fixed` is the service before the first call. `resident` is the growth \
+         shards and counters on this machine. `fixed` is the service before the first call. `resident` is the growth \
          of the process at the end, as the system reports it. Each subject runs in a fresh process.\n",
         tenants / 2
     );

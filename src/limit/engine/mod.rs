@@ -4,9 +4,6 @@
 //! lock. Plans are looked up before it is taken.
 
 mod admitted;
-mod board;
-#[cfg(test)]
-mod board_tests;
 mod calls;
 mod charge;
 mod convert;
@@ -24,7 +21,7 @@ mod sweep;
 mod window;
 
 use std::{
-    hash::{BuildHasher, RandomState as StdRandomState},
+    hash::BuildHasher,
     sync::{
         Mutex,
         atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -36,7 +33,6 @@ use hashbrown::HashTable;
 
 use self::{
     admitted::Admitted,
-    board::{Board, BoardTerms, TenantHash},
     meter::Context,
     overflow::{NewRow, Overflow, is_before},
     row::{Place, Row},
@@ -46,7 +42,7 @@ use self::{
 use super::plan::Plan;
 use super::plans::cache::PlanCache;
 use super::{
-    decision::{Ask, CallEnd, CallInMemory, Charge, Decision, Payer},
+    decision::{CallEnd, CallInMemory, Charge, Payer},
     plan::PlanKind,
     plans::table::{PlanFound, Plans},
 };
@@ -68,7 +64,6 @@ pub(super) struct Engine {
     pub(super) bytes: ByteBudget,
     max_tenants: usize,
     shards: Box<[Shard]>,
-    board: Board,
     overflow: Overflow,
     strangers: AtomicUsize,
     generations: AtomicU32,
@@ -77,8 +72,6 @@ pub(super) struct Engine {
     pub(super) swept_at: AtomicU64,
     sweep_next: AtomicUsize,
     hasher: RandomState,
-    /// Computes the second hash of the board, with a key from the operating system.
-    second_hasher: StdRandomState,
 }
 
 /// A part of the rows, behind a lock of its own. It has a cache line of its own.
@@ -136,7 +129,6 @@ impl Engine {
             bytes: ByteBudget::new(max_bytes),
             max_tenants,
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-            board: Board::new(),
             overflow: Overflow::new(),
             strangers: AtomicUsize::new(0),
             generations: AtomicU32::new(0),
@@ -144,7 +136,6 @@ impl Engine {
             swept_at: AtomicU64::new(0),
             sweep_next: AtomicUsize::new(0),
             hasher: RandomState::default(),
-            second_hasher: StdRandomState::new(),
         }
     }
 
@@ -187,11 +178,7 @@ impl Engine {
     pub(super) fn end_call(&self, call: &CallInMemory, end: CallEnd, context: Context<'_>) {
         let key = self.key(&call.key);
         let end_in_row = || {
-            self.with_row(key, |row, _| {
-                if row.end_call(context, call.id, end) {
-                    self.clear_board(key, row);
-                }
-            });
+            self.with_row(key, |row, _| row.end_call(context, call.id, end));
         };
         match call.bucket {
             None => end_in_row(),
@@ -223,13 +210,7 @@ impl Engine {
     /// Uses the row or the bucket that paid, if it exists.
     fn on_payer<T>(&self, payer: &Payer, context: Context<'_>, use_row: impl FnOnce(&mut Row) -> T) -> Option<T> {
         match payer {
-            Payer::Tenant(tenant) => {
-                let key = self.key(tenant);
-                self.on_row(key, context, |row, _| {
-                    self.clear_board(key, row);
-                    use_row(row)
-                })
-            }
+            Payer::Tenant(tenant) => self.on_row(self.key(tenant), context, |row, _| use_row(row)),
             Payer::Bucket(bucket) => self.overflow.on_bucket(*bucket, use_row),
             #[cfg(feature = "redis")]
             Payer::Shared(_) => None,
@@ -238,10 +219,7 @@ impl Engine {
 
     /// Clears the spends in the tenant's own row.
     pub(super) fn reset(&self, key: TenantKey<'_>, context: Context<'_>) {
-        self.on_row(key, context, |row, _| {
-            row.reset(context, self.next_generation());
-            self.clear_board(key, row);
-        });
+        self.on_row(key, context, |row, _| row.reset(context, self.next_generation()));
     }
 
     /// Returns the standing of the tenant, for authenticated requests, in the row that it would spend from next. Creates no row.
@@ -322,13 +300,11 @@ impl Engine {
                     return Err(use_row);
                 }
                 let was = row.place();
-                if row.adopt(&plan_found.plan, place, plan_found.epoch, || self.next_generation(), context) {
-                    self.clear_board(key, row);
-                    match (was, place) {
-                        (Place::Named, Place::Stranger) => _ = self.strangers.fetch_add(1, Relaxed),
-                        (Place::Stranger, Place::Named) => self.one_stranger_less(),
-                        _ => {}
-                    }
+                row.adopt(&plan_found.plan, place, plan_found.epoch, || self.next_generation(), context);
+                match (was, place) {
+                    (Place::Named, Place::Stranger) => _ = self.strangers.fetch_add(1, Relaxed),
+                    (Place::Stranger, Place::Named) => self.one_stranger_less(),
+                    _ => {}
                 }
                 Ok(use_row(row, admitted))
             });
@@ -361,40 +337,6 @@ impl Engine {
     #[inline]
     fn shard(&self, hash: u64) -> Option<&Shard> {
         self.shards.get(place_of(hash))
-    }
-
-    fn post(&self, key: TenantKey<'_>, row: &mut Row, context: Context<'_>, ask: Ask, decision: &Decision) {
-        // an open call can end at any time
-        let lasts = |standing: &Standing| standing.reset() != Standing::NEVER && standing.is_exact();
-        let Some(standing) = decision.standing.filter(lasts) else { return };
-        if !self.board.has_room(key.hash, row.epoch(), context.now) {
-            return;
-        }
-        let Some((quota, holds_until)) = row.refusal_holds(context, ask, &standing) else { return };
-        if holds_until <= context.now {
-            return;
-        }
-        let tenant = TenantHash { first: key.hash, second: self.second_hasher.hash_one(key.name) };
-        let is_anonymous = row.plan().has_reserve().then_some(ask.is_anonymous);
-        let terms = BoardTerms { units: ask.units, epoch: row.epoch(), plan: Some(row.plan().id()), is_anonymous };
-        if self.board.post(tenant, terms, &standing, &quota, (context.now, holds_until)) {
-            row.set_on_board(true);
-        }
-    }
-
-    /// Clears the refusal of a locked row.
-    fn clear_board(&self, key: TenantKey<'_>, row: &mut Row) {
-        if row.is_on_board() {
-            self.board.clear(key.hash);
-            row.set_on_board(false);
-        }
-    }
-
-    /// Returns the refusal of this request that the board shows.
-    #[inline]
-    fn known_refusal(&self, key: TenantKey<'_>, terms: BoardTerms, context: Context<'_>) -> Option<Standing> {
-        let tenant = TenantHash { first: key.hash, second: || self.second_hasher.hash_one(key.name) };
-        self.board.find(&tenant, terms, (context.now, context.unix_now))
     }
 
     /// Takes the room for one more unnamed tenant, if there is any.

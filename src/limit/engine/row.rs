@@ -6,7 +6,7 @@ use super::{
     calls::{Call, Calls},
     charge::charge_all,
     convert::convert,
-    meter::{Context, Gauge, Meter},
+    meter::{Context, Meter},
 };
 #[cfg(feature = "redis")]
 use crate::util::clock::UnixTime;
@@ -14,10 +14,8 @@ use crate::{
     limit::{
         decision::{Ask, CallEnd, Decision, Marks, NO_MARKS, Past, UNCHARGED},
         plan::{Limited, Plan, PlanKind},
-        quota::Quota,
     },
     tenant::Standing,
-    util::clock::Moment,
 };
 
 /// Which room a row takes.
@@ -37,7 +35,7 @@ pub(super) struct Row {
     plan: Plan,
     /// The epoch of the quotas in which the plan was last found to be the tenant's.
     epoch: u32,
-    /// Place, whether the refusal board may show this tenant, and generation.
+    /// Place and generation.
     bits: u32,
     meters: Meters,
 }
@@ -49,13 +47,12 @@ enum Meters {
     WithCalls(Box<Calls>),
 }
 
-const PLACE: u32 = 0b011;
-const ON_BOARD: u32 = 0b100;
-const GENERATION_SHIFT: u32 = 3;
+const PLACE: u32 = 0b11;
+const GENERATION_SHIFT: u32 = 2;
 
 impl Row {
     /// Creates an empty row. No two rows of a tenant, and no row before and after a reset or a change of its quotas, may
-    /// have the same generation. Generations repeat after 2^29 of them.
+    /// have the same generation. Generations repeat after 2^30 of them.
     pub(super) fn new(plan: Plan, place: Place, epoch: u32, generation: u32) -> Self {
         let meters = match plan.limits() {
             [only] if !only.needs_tracking() => Meters::One(Meter::new(only.gauge)),
@@ -65,10 +62,6 @@ impl Row {
             }
         };
         Self { plan, meters, epoch, bits: generation << GENERATION_SHIFT | place as u32 }
-    }
-
-    pub(super) fn plan(&self) -> &Plan {
-        &self.plan
     }
 
     #[inline]
@@ -91,16 +84,6 @@ impl Row {
 
     pub(super) fn past(&self) -> Past {
         Past { plan: self.plan.id(), generation: self.bits >> GENERATION_SHIFT }
-    }
-
-    /// Returns whether the refusal board may show this tenant.
-    #[inline]
-    pub(super) fn is_on_board(&self) -> bool {
-        self.bits & ON_BOARD != 0
-    }
-
-    pub(super) fn set_on_board(&mut self, is_on_board: bool) {
-        self.bits = self.bits & !ON_BOARD | if is_on_board { ON_BOARD } else { 0 };
     }
 
     /// Decides on a request, and charges it if it fits. Sets the marks of what was charged, and the `decision`, which is
@@ -182,26 +165,6 @@ impl Row {
         decision.standing.filter(|_| decision.refused.is_none())
     }
 
-    /// Returns the quota that refused, and until when this refusal can be repeated as it is: it changes as soon as
-    /// `remaining` does. Returns `None` if that is not known.
-    pub(super) fn refusal_holds(
-        &mut self,
-        context: Context<'_>,
-        ask: Ask,
-        standing: &Standing,
-    ) -> Option<(Quota, Moment)> {
-        let (meter, limited) =
-            zip(self.meters.settled(self.plan.limits(), context), self.plan.limits()).find(|(meter, limited)| {
-                limited.charges(ask) && limited.refusal(meter, context, ask.units).is_some_and(|own| own == *standing)
-            })?;
-        // the wall clock can jump to the end of a calendar window, and a call can end
-        if let Gauge::Fixed { .. } | Gauge::Concurrent = limited.gauge {
-            return None;
-        }
-        let rises_at = meter.rises_at(limited.gauge, limited.most, context);
-        Some((limited.quota, rises_at.min(standing.reset())))
-    }
-
     /// Refunds the part of the charge with these marks that still counts.
     pub(super) fn refund(&mut self, context: Context<'_>, past: Past, marks: &Marks, units: u32) {
         if past != self.past() {
@@ -226,7 +189,7 @@ impl Row {
         if let Meters::WithCalls(calls) = &mut self.meters {
             calls.forget_estimates();
         }
-        self.bits = generation << GENERATION_SHIFT | self.bits & (PLACE | ON_BOARD);
+        self.bits = generation << GENERATION_SHIFT | self.bits & PLACE;
     }
 
     /// Returns whether no units count any more, and no call is open.
@@ -240,8 +203,8 @@ impl Row {
         zip(self.meters.as_slice(), self.plan.limits()).all(|(meter, limited)| meter.is_idle(limited.gauge, context))
     }
 
-    /// Updates the plan and the place to this epoch, and keeps the spent units. Returns whether they have changed. Other
-    /// quotas begin a new generation, even if the plan changes back later.
+    /// Updates the plan and the place to this epoch, and keeps the spent units. Other quotas begin a new generation, even
+    /// if the plan changes back later.
     pub(super) fn adopt(
         &mut self,
         plan: &Plan,
@@ -249,10 +212,9 @@ impl Row {
         epoch: u32,
         generation: impl FnOnce() -> u32,
         context: Context<'_>,
-    ) -> bool {
+    ) {
         self.epoch = epoch;
-        let is_new = *plan != self.plan || place != self.place();
-        if is_new {
+        if *plan != self.plan {
             let plan = plan.clone().after(&self.plan);
             let was = mem::replace(&mut self.plan, plan);
             if !ptr::eq(was.limits(), self.plan.limits()) {
@@ -263,11 +225,10 @@ impl Row {
                 calls.take_if(|calls| calls.is_empty());
                 self.meters = Meters::of_plan(converted, &self.plan, calls);
                 context.bytes.force(self.boxed_bytes());
-                self.bits = generation() << GENERATION_SHIFT | self.bits & (PLACE | ON_BOARD);
+                self.bits = generation() << GENERATION_SHIFT;
             }
-            self.bits = self.bits & !PLACE | place as u32;
         }
-        is_new
+        self.bits = self.bits & !PLACE | place as u32;
     }
 
     /// Makes the quotas of this plan count at least `used` units, as a shared server did at a time.
@@ -398,7 +359,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{limit::engine::window::ByteBudget, util::clock::UnixTime};
+    use crate::{
+        limit::{engine::window::ByteBudget, quota::Quota},
+        util::clock::{Moment, UnixTime},
+    };
 
     fn context(bytes: &ByteBudget) -> Context<'_> {
         let (now, unix_now) = (Moment::from_nanos(5), UnixTime::from_nanos(5));
@@ -412,22 +376,19 @@ mod tests {
     }
 
     #[test]
-    fn place_board_flag_and_generation_are_independent() {
+    fn place_and_generation_are_independent() {
         let bytes = ByteBudget::new(usize::MAX);
         let context = context(&bytes);
         let plan = Plan::from(Quota::per_minute(1).unwrap());
         for place in [Place::Named, Place::Stranger, Place::Bucket] {
             let mut row = Row::new(plan.clone(), place, 1, 77);
-            row.set_on_board(true);
-            assert_eq!((row.place(), row.is_on_board(), row.past().generation), (place, true, 77));
+            assert_eq!((row.place(), row.past().generation), (place, 77));
             row.reset(context, 78);
-            assert_eq!((row.place(), row.is_on_board(), row.past().generation), (place, true, 78));
+            assert_eq!((row.place(), row.past().generation), (place, 78));
             row.adopt(&plan, Place::Stranger, 2, || 79, context);
-            row.set_on_board(false);
-            assert_eq!((row.place(), row.is_on_board(), row.past().generation), (Place::Stranger, false, 78));
-            row.set_on_board(true);
+            assert_eq!((row.place(), row.past().generation), (Place::Stranger, 78));
             row.adopt(&Plan::from(Quota::per_minute(2).unwrap()), place, 3, || 81, context);
-            assert_eq!((row.place(), row.is_on_board(), row.past().generation), (place, true, 81));
+            assert_eq!((row.place(), row.past().generation), (place, 81));
         }
     }
 

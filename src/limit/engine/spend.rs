@@ -1,11 +1,10 @@
-//! From a request to a decision: the board, the row of the tenant, or a bucket that tenants share.
+//! From a request to a decision: the row of the tenant, or a bucket that tenants share.
 
 use std::{cell::Cell, hash::BuildHasher};
 
 use super::{
     Engine, TenantKey, Undecided,
     admitted::Admitted,
-    board::BoardTerms,
     meter::Context,
     overflow::{Buckets, NewRow, is_before},
     row::{Place, Row},
@@ -43,25 +42,12 @@ impl Engine {
     /// Returns an error if the name of the tenant is not valid, or if its plan must be looked up first.
     #[inline]
     pub(in crate::limit) fn spend(&self, request: SpendRequest<'_>, decision: &mut Decision) -> Result<(), Undecided> {
-        let SpendRequest { key, context, ask, .. } = request;
         if self.plans.has_function() {
             return self.spend_by_function(request, decision);
         }
-        if ask.is_admitted {
-            return self.spend_anew(request, decision);
-        }
-        let terms = BoardTerms {
-            units: ask.units,
-            epoch: self.plans.epoch(),
-            plan: None,
-            is_anonymous: Some(ask.is_anonymous),
-        };
-        if let Some(standing) = self.known_refusal(key, terms, context) {
-            decision.refuse(standing);
-            return Ok(());
-        }
-        let decided = self.with_row(key, |row, admitted| {
-            let is_current = row.epoch() == terms.epoch;
+        let epoch = self.plans.epoch();
+        let decided = self.with_row(request.key, |row, admitted| {
+            let is_current = row.epoch() == epoch;
             if is_current {
                 self.decide_and_count(request, row, admitted, decision);
             }
@@ -95,27 +81,14 @@ impl Engine {
         if needs_plan { Err(Undecided::NeedsPlan) } else { Ok(()) }
     }
 
-    /// Decides on a request if a function chooses plans. The function runs before the board is read.
+    /// Decides on a request if a function chooses plans. The function runs before the row is locked.
     fn spend_by_function(&self, request: SpendRequest<'_>, decision: &mut Decision) -> Result<(), Undecided> {
-        let SpendRequest { key, context, ask, .. } = request;
+        let SpendRequest { key, context, .. } = request;
         if let Some(plans) = &self.plan_cache {
             self.require_plan(plans, request)?;
         }
         let tenant = key.limit_key()?;
-        let (found, named_since) = self.plans.find(&tenant);
-        let terms = BoardTerms {
-            units: ask.units,
-            epoch: found.epoch,
-            plan: Some(found.plan.id()),
-            is_anonymous: Some(ask.is_anonymous),
-        };
-        if !ask.is_admitted
-            && let Some(standing) = self.known_refusal(key, terms, context)
-        {
-            decision.refuse(standing);
-            return Ok(());
-        }
-        let decided = self.on_row_with_plan(key, (found, named_since), context, |row, admitted| {
+        let decided = self.on_row_with_plan(key, self.plans.find(&tenant), context, |row, admitted| {
             self.decide_and_count(request, row, admitted, decision);
         });
         match decided {
@@ -137,23 +110,15 @@ impl Engine {
         admitted.count(request.key.name, request.ask, decision);
     }
 
-    /// Decides on a row, and updates the refusal board.
+    /// Decides on a row.
     #[inline]
     fn decide_in_row(&self, request: SpendRequest<'_>, row: &mut Row, decision: &mut Decision) {
         let SpendRequest { key, context, ask, .. } = request;
         let mut marks = NO_MARKS;
         let call = row.decide(context, ask, &mut marks, decision);
-        if decision.is_admitted() {
-            if ask.units > 0 {
-                self.clear_board(key, row);
-            }
-            let payer = || Payer::Tenant(LimitKey::trusted(key.name));
-            self.keep_spend(decision, ask, row.past(), marks, payer);
-            if let Some(id) = call {
-                decision.call = Some(opened_call(id, key, None));
-            }
-        } else {
-            self.post(key, row, context, ask, decision);
+        self.keep_spend(decision, ask, row.past(), marks, || Payer::Tenant(LimitKey::trusted(key.name)));
+        if let Some(id) = call {
+            decision.call = Some(opened_call(id, key, None));
         }
     }
 

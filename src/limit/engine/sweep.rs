@@ -90,9 +90,6 @@ impl Engine {
 
     /// Releases the memory and the room of a row. Call it before the row is removed.
     fn forget(&self, tenant: &LimitKey, row: &mut Row, context: Context<'_>) {
-        if row.is_on_board() {
-            self.board.clear(self.hasher.hash_one(tenant.as_bytes()));
-        }
         row.release(context);
         self.bytes.give_back(row_bytes(tenant, row));
         if row.place() == Place::Stranger {
