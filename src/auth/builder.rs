@@ -248,8 +248,8 @@ impl AuthServiceBuilder {
         self
     }
 
-    /// Lets an API that sends this secret as a bearer token introspect any token at `/introspect`. Machine clients, and
-    /// bearers of access tokens with the scope `introspect`, can introspect the tokens of their own tenant.
+    /// Lets an API that sends this secret as a bearer token introspect any token at `/introspect`. Machine clients
+    /// can introspect the tokens of their own tenant.
     pub fn introspector(mut self, secret: &Secret) -> Self {
         self.introspectors.push(secret.digest());
         self

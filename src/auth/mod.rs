@@ -231,7 +231,7 @@
 //! | `GET`, `POST /userinfo` | returns the claims of the user: scopes `profile`, `email`, `phone`, and your own |
 //! | `GET /jwks` | returns the public keys; cacheable for five minutes |
 //! | `POST /revoke` | revokes every token issued from one code (RFC 7009) |
-//! | `POST /introspect` | describes a token (RFC 7662) to a machine client of its tenant, to the bearer of a token of its tenant with the scope `introspect`, to the confidential client that it was issued to, or to an `introspector` |
+//! | `POST /introspect` | describes a token (RFC 7662) to a machine client of its tenant, to the confidential client that it was issued to, or to an `introspector` |
 //! | `GET`, `POST /logout` | ends the session and its tokens (OpenID Connect RP-Initiated Logout) |
 //! | `GET /.well-known/openid-configuration` | the metadata for clients |
 //! | `GET /.well-known/oauth-authorization-server` | the same, in front of the issuer's path (RFC 8414) |

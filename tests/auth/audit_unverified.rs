@@ -87,15 +87,11 @@ async fn a02_an_address_that_sends_bad_tokens_and_hints_is_refused_before_they_a
     let given = browser.tokens("web", "openid").await;
     let bad = format!("{}.AAAA", given.access.rsplit_once('.').unwrap().0);
     let hint = format!("/logout?id_token_hint={}.AAAA", given.id().rsplit_once('.').unwrap().0);
-    for round in 0..3 {
+    for round in 0..2 {
         for n in 0..5 {
             let answer = match round {
                 0 => browser.with_token("/userinfo", &bad).await,
-                1 => browser.get(&hint).await,
-                _ => {
-                    let shown = format!("Bearer {bad}");
-                    browser.send(posted("/introspect").header("authorization", shown), "token=x").await
-                }
+                _ => browser.get(&hint).await,
             };
             assert!(answer.status != 429, "{round} {n}: {answer:?}");
         }

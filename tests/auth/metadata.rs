@@ -41,7 +41,7 @@ fn expected(issuer: &str) -> Value {
         "token_endpoint_auth_signing_alg_values_supported": ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"],
         "revocation_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"],
         "revocation_endpoint_auth_signing_alg_values_supported": ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"],
-        "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "private_key_jwt", "Bearer", "DPoP"],
+        "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "private_key_jwt", "Bearer"],
         "introspection_endpoint_auth_signing_alg_values_supported": ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"],
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": true,

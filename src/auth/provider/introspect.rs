@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use http::{StatusCode, request::Parts};
+use http::{StatusCode, header};
 use serde::Serialize;
 
 use super::{
-    dpop_proof::{add_challenge, bound_proof, unproved_problem, with_nonce},
     form::Posted,
     subject::{self, Subject},
 };
@@ -20,9 +19,8 @@ use crate::{
         },
         state::token_endpoints::TokenEndpoints,
     },
-    bearer::{AccessTokenClaims, Audience, Authorization, Confirmation, MACHINE, Scheme},
-    client::{Client, Scopes},
-    dpop::DpopProof,
+    bearer::{AccessTokenClaims, Audience, Authorization, Confirmation, MACHINE, Scheme, challenge_header},
+    client::Client,
     tenant::Tenant,
     tokens::ValidAccess,
     util::{clock::UnixTime, secret::Secret},
@@ -63,9 +61,6 @@ struct Known {
     cnf: Option<Confirmation>,
 }
 
-/// The scope of the access tokens with which a caller can introspect.
-pub(crate) const SCOPE: &str = "introspect";
-
 /// The tokens that a caller learns about.
 enum Reach {
     /// Those of all tenants: the caller has a secret of the operator.
@@ -104,17 +99,17 @@ pub(crate) async fn introspect(
         Reach::Tenant(tenant) => known = known.filter(|known| known.tenant == tenant.as_str()),
         Reach::Client(client) => known = known.filter(|known| known.client_id == client.id()),
     }
-    Ok(with_nonce(endpoints, answer::json(StatusCode::OK, &Answer { active: known.is_some(), known })))
+    Ok(answer::json(StatusCode::OK, &Answer { active: known.is_some(), known }))
 }
 
-/// Authenticates the caller: by a secret of the operator, by an access token, or as a client.
+/// Authenticates the caller: by a secret of the operator, or as a client.
 async fn reach<'a>(
     request: &mut IncomingRequest<'a>,
     endpoints: &TokenEndpoints,
     posted: &Posted<'_>,
 ) -> Result<(&'a Core, Reach), Problem> {
-    let parts = request.parts;
-    let (scheme, shown) = match Authorization::from_auth_headers(&parts.headers) {
+    let is_introspector = |shown: &str| Secret::parse(shown).is_some_and(|it| endpoints.is_introspector(&it.digest()));
+    match Authorization::from_auth_headers(&request.parts.headers) {
         Authorization::Nothing => {
             let (cx, client) = posted.confidential_client(request).await?;
             let reach = match client.is_machine() {
@@ -122,72 +117,19 @@ async fn reach<'a>(
                 // a client must not learn about the tokens of another one
                 false => Reach::Client(client),
             };
-            return Ok((cx.core, reach));
+            Ok((cx.core, reach))
         }
-        Authorization::Token { scheme, token } => (scheme, token),
-        Authorization::Malformed => {
+        Authorization::Token { scheme: Scheme::Bearer, token } if is_introspector(token) => {
+            posted.check()?;
+            Ok((request.operated(), Reach::Everything))
+        }
+        _ => {
             request.charge(None).await?;
-            return Err(invalid(Scheme::Bearer));
+            let challenge = challenge_header("introspect", false, Scheme::Bearer, r#", error="invalid_token""#, "");
+            let problem = Problem::new(Code::InvalidToken, "the secret is not valid");
+            Err(problem.header(header::WWW_AUTHENTICATE, challenge))
         }
-    };
-    let secret = Secret::parse(shown).filter(|_| scheme == Scheme::Bearer);
-    if secret.is_some_and(|secret| endpoints.is_introspector(&secret.digest())) {
-        posted.check()?;
-        return Ok((request.operated(), Reach::Everything));
     }
-    let core = request.begin_lookup().await?;
-    let caller = caller((core, parts), endpoints, (scheme, shown)).await;
-    let cx = match &caller {
-        Ok(Caller { tenant, .. }) => request.charge_proved(tenant).await?,
-        Err(_) => request.charge(None).await?,
-    };
-    posted.check()?;
-    let Caller { tenant, may_introspect, proof } = caller?;
-    if let Some(proof) = proof {
-        cx.spend_proof(proof).await.map_err(|problem| unproved_problem(problem, REALM))?;
-    }
-    if !may_introspect {
-        let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope introspect");
-        return Err(add_challenge(problem, REALM, scheme, r#", error="insufficient_scope", scope="introspect""#));
-    }
-    Ok((core, Reach::Tenant(tenant)))
-}
-
-/// The bearer of an access token.
-struct Caller {
-    tenant: Tenant,
-    may_introspect: bool,
-    /// The proof of the key that the token is bound to.
-    proof: Option<DpopProof>,
-}
-
-/// Returns the bearer of a valid access token for this service itself. An API that gets such a token must not be able to use
-/// it here, so a token for another audience does not count.
-async fn caller(
-    (core, parts): (&Core, &Parts),
-    endpoints: &TokenEndpoints,
-    (scheme, text): (Scheme, &str),
-) -> Result<Caller, Problem> {
-    let invalid = || invalid(scheme);
-    let tokens = &endpoints.service;
-    let ValidAccess { claims, grant, .. } = tokens.access(text).await?.ok_or_else(invalid)?;
-    let is_for_us = claims.aud.iter().any(|aud| aud == tokens.issuer());
-    let bound_to = claims.cnf.as_ref().and_then(|cnf| cnf.jkt.as_deref());
-    let proof = bound_proof((core, parts), "/introspect", (scheme, text, bound_to), REALM)?;
-    let tenant = match &grant {
-        Some(grant) => subject::subject_of_grant(core, &grant.who, None).await?.map(|subject| subject.who.tenant),
-        None => find_machine_client(core, &claims).await?.map(|client| client.tenant().clone()),
-    };
-    let granted = Scopes::parse(claims.scope.as_deref().unwrap_or_default());
-    let may_introspect = granted.is_ok_and(|granted| granted.contains(SCOPE));
-    Ok(Caller { tenant: tenant.filter(|_| is_for_us).ok_or_else(invalid)?, may_introspect, proof })
-}
-
-const REALM: &str = "introspect";
-
-fn invalid(scheme: Scheme) -> Problem {
-    let problem = Problem::new(Code::InvalidToken, "the secret or the access token is not valid");
-    add_challenge(problem, REALM, scheme, r#", error="invalid_token""#)
 }
 
 async fn find_refresh_token(core: &Core, endpoints: &TokenEndpoints, token: &str) -> Result<Option<Known>, Problem> {

@@ -9,9 +9,9 @@ use crate::{
 
 /// Public clients do not authenticate.
 const AUTH_METHODS: [&str; 4] = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"];
-/// Callers of `/introspect` authenticate as clients, or show an access token (RFC 8414 §2 allows for both).
-const INTROSPECTION_AUTH_METHODS: [&str; 5] =
-    ["client_secret_basic", "client_secret_post", "private_key_jwt", "Bearer", "DPoP"];
+/// Callers of `/introspect` authenticate as clients, or show a secret of the operator (RFC 8414 §2 allows for both).
+const INTROSPECTION_AUTH_METHODS: [&str; 4] =
+    ["client_secret_basic", "client_secret_post", "private_key_jwt", "Bearer"];
 const ASSERTION_ALGORITHMS: [&str; 5] = ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"];
 
 /// Returns the document of both specifications.

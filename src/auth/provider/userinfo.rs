@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use http::{StatusCode, request::Parts};
+use http::{StatusCode, header, request::Parts};
 use serde_json::Value;
 
-use super::{
-    dpop_proof::{add_challenge, bound_proof, unproved_problem, with_nonce},
-    subject, user_claims,
-};
+use super::{dpop_proof::with_nonce, subject, user_claims};
 use crate::{
     auth::{
-        context::incoming::IncomingRequest,
+        context::{incoming::IncomingRequest, read_proof},
         core::Core,
         http::{
             answer,
@@ -19,15 +16,13 @@ use crate::{
         },
         state::token_endpoints::TokenEndpoints,
     },
-    bearer::{AccessTokenClaims, Authorization, Scheme},
+    bearer::{AccessTokenClaims, Authorization, Scheme, challenge_header},
     client::Scopes,
     dpop::DpopProof,
     tokens::Grant,
     user::ClaimTarget,
     util::public_id::PublicId,
 };
-
-const REALM: &str = "userinfo";
 
 pub(crate) async fn userinfo(request: &mut IncomingRequest<'_>, endpoints: &TokenEndpoints) -> EndpointResult {
     let core = request.begin_lookup().await?;
@@ -44,17 +39,12 @@ pub(crate) async fn userinfo(request: &mut IncomingRequest<'_>, endpoints: &Toke
     };
     let UserAccess { token, grant, family, proof } = found?;
     if let Some(proof) = proof {
-        cx.spend_proof(proof).await.map_err(|problem| unproved_problem(problem, REALM))?;
+        cx.spend_proof(proof).await.map_err(unproved_problem)?;
     }
     let granted = Scopes::parse(token.scope.as_deref().unwrap_or_default());
     let Some(granted) = granted.ok().filter(|granted| granted.contains("openid")) else {
         let problem = Problem::new(Code::InsufficientScope, "the access token lacks the scope openid");
-        return Err(add_challenge(
-            problem,
-            REALM,
-            scheme_of(&grant),
-            r#", error="insufficient_scope", scope="openid""#,
-        ));
+        return Err(add_challenge(problem, scheme_of(&grant), r#", error="insufficient_scope", scope="openid""#));
     };
     let subject = subject::find_subject_or_revoke(core, endpoints, (&family, &grant), None).await?;
     let account = subject.ok_or_else(|| invalid(scheme_of(&grant)))?.account;
@@ -82,11 +72,11 @@ async fn find(core: &Core, parts: &Parts, endpoints: &TokenEndpoints) -> Result<
         Authorization::Token { scheme, token } => (scheme, token),
         Authorization::Nothing => {
             let problem = Problem::new(Code::InvalidToken, "an access token is required");
-            return Err(add_challenge(problem, REALM, Scheme::Bearer, ""));
+            return Err(add_challenge(problem, Scheme::Bearer, ""));
         }
         Authorization::Malformed => {
             let problem = Problem::invalid("the authorization header is malformed");
-            return Err(add_challenge(problem, REALM, Scheme::Bearer, r#", error="invalid_request""#));
+            return Err(add_challenge(problem, Scheme::Bearer, r#", error="invalid_request""#));
         }
     };
     let access = endpoints.service.access(text).await?.ok_or_else(|| invalid(scheme))?;
@@ -96,7 +86,7 @@ async fn find(core: &Core, parts: &Parts, endpoints: &TokenEndpoints) -> Result<
     if !grant.resources.is_empty() && !access.claims.aud.has(endpoints.service.issuer()) {
         return Err(invalid(scheme));
     }
-    let proof = bound_proof((core, parts), "/userinfo", (scheme, text, grant.jkt.as_deref()), REALM)?;
+    let proof = bound_proof((core, parts), (scheme, text, grant.jkt.as_deref()))?;
     Ok(UserAccess { token: access.claims, grant, family: access.family, proof })
 }
 
@@ -106,5 +96,41 @@ fn scheme_of(grant: &Grant) -> Scheme {
 
 fn invalid(scheme: Scheme) -> Problem {
     let problem = Problem::new(Code::InvalidToken, "the access token is not valid");
-    add_challenge(problem, REALM, scheme, r#", error="invalid_token""#)
+    add_challenge(problem, scheme, r#", error="invalid_token""#)
+}
+
+/// Checks how an access token is shown: as a bearer token, or with a proof of the key that it is bound to. The proof must be
+/// spent once the request is charged.
+fn bound_proof(
+    (core, parts): (&Core, &Parts),
+    (scheme, token, bound_to): (Scheme, &str, Option<&str>),
+) -> Result<Option<DpopProof>, Problem> {
+    match (scheme, bound_to) {
+        (Scheme::Bearer, None) => Ok(None),
+        (Scheme::DPoP, Some(bound_to)) => {
+            let missing = || unproved_problem(Problem::new(Code::InvalidDpopProof, "the proof is missing"));
+            let proof = read_proof(core, parts, "/userinfo", Some(token)).map_err(unproved_problem)?;
+            let proof = proof.ok_or_else(missing)?;
+            if proof.thumbprint() != bound_to {
+                return Err(invalid(scheme));
+            }
+            Ok(Some(proof.verify().map_err(|error| unproved_problem(error.into()))?))
+        }
+        (Scheme::Bearer, Some(_)) | (Scheme::DPoP, None) => Err(invalid(scheme)),
+    }
+}
+
+/// Turns a bad proof into a 401, as RFC 9449 §7.1 requires of APIs.
+fn unproved_problem(problem: Problem) -> Problem {
+    let rest = match problem.code {
+        Code::UseDpopNonce => r#", error="use_dpop_nonce""#,
+        Code::InvalidDpopProof => r#", error="invalid_dpop_proof""#,
+        _ => return problem,
+    };
+    add_challenge(problem.override_status(StatusCode::UNAUTHORIZED), Scheme::DPoP, rest)
+}
+
+/// Adds the challenge, with the schemes that are accepted and the error.
+fn add_challenge(problem: Problem, tried: Scheme, error: &str) -> Problem {
+    problem.header(header::WWW_AUTHENTICATE, challenge_header("userinfo", true, tried, error, ""))
 }
