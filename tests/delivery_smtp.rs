@@ -5,11 +5,7 @@
 
 mod support;
 
-use std::{
-    error::Error,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{error::Error, time::Duration};
 
 use serde_json::Value;
 use support::certificate::Certificate;
@@ -23,7 +19,7 @@ use tokio::{
 use tollgate::{
     Language,
     clock::{Clock, SystemClock},
-    delivery::{Channel, Message, Notice, NoticeKind, OtpSender, Queue, SendErrorKind, Smtp, Undelivered},
+    delivery::{Channel, Message, Notice, NoticeKind, OtpSender, SendErrorKind, Smtp},
 };
 
 const FROM: &str = "Acme <no-reply@acme.example>";
@@ -146,29 +142,6 @@ async fn a_5xx_is_permanent_and_a_4xx_temporary() {
     assert_eq!(kind(&smtp, "refused@example.com").await, Some(SendErrorKind::Permanent));
     assert_eq!(kind(&smtp, "later@example.com").await, Some(SendErrorKind::Transient));
     assert_eq!(kind(&smtp, "later@example.com").await, None);
-}
-
-#[tokio::test]
-async fn the_queue_retries_temporary_errors_and_reports_permanent_ones() {
-    let Some(mut server) = mail(&[]).await else { return };
-    let reports = Arc::new(Mutex::new(Vec::new()));
-    let reported = Arc::clone(&reports);
-    let queue = Queue::builder()
-        .channel(Channel::Email, plain(&server))
-        .on_undelivered(move |message, why| reported.lock().unwrap().push((message.to().to_owned(), why)))
-        .build();
-    let (refused, later) = (message("refused@example.com"), message("later@example.com"));
-    let id = later.id().to_owned();
-    assert!(queue.push(Channel::Email, refused) && queue.push(Channel::Email, later));
-    let letter = server.next().await;
-    assert!(letter["text"].as_str().unwrap().contains(&id));
-    let report = async {
-        while reports.lock().unwrap().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(60), report).await.expect("a report");
-    assert_eq!(*reports.lock().unwrap(), [("refused@example.com".to_owned(), Undelivered::Refused)]);
 }
 
 #[tokio::test]

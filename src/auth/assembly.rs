@@ -109,7 +109,7 @@ impl AuthServiceBuilder {
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
         let journal = LoginJournal { log: self.log.clone(), clock: Arc::clone(&clock) };
         let undelivered = journal.clone();
-        let queue = self.queue.clone().with_clock(Arc::clone(&clock)).also_on_undelivered(move |message, _| {
+        let queue = self.queue.clone().with_clock(Arc::clone(&clock)).on_undelivered(move |message, _| {
             let kind = match message.notice() {
                 None => EventKind::OtpUndelivered,
                 Some(_) => EventKind::NoticeUndelivered,

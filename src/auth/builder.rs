@@ -79,7 +79,7 @@ impl AuthService {
             factors: FactorSettings::default(),
             passwords: Passwords::new(),
             password_rules: PasswordRules::new(),
-            queue: Queue::builder().build(),
+            queue: Queue::new(),
             session_idle: None,
             session_lifetime: None,
             session_cookie: None,
@@ -137,14 +137,19 @@ impl AuthServiceBuilder {
     }
 
     fn channel(mut self, channel: Channel, sender: AnySender) -> Self {
-        self.queue = self.queue.with_lane(channel, sender);
+        self.queue = self.queue.with_channel(channel, sender);
+        self
+    }
+
+    /// Removes the senders that were set before, and sends this many messages of a channel concurrently.
+    #[cfg(any(test, feature = "test-util"))]
+    #[doc(hidden)]
+    pub fn queue_for_tests(mut self, workers: usize) -> Self {
+        self.queue = Queue::new().with_workers(workers);
         self
     }
 
     setters! {
-        /// Sends one-time codes through this queue. Replaces senders that were set before.
-        pub fn delivery(queue: Queue) { queue: queue }
-
         /// Sets who can create an account: serves `/sign-up`, and offers it on the login page. Defaults to
         /// [`SignUp::Closed`](super::SignUp::Closed).
         ///

@@ -38,7 +38,7 @@ impl SendError {
         Self::new(SendErrorKind::Permanent, source)
     }
 
-    /// Sets how long to wait before the next attempt. A [`Queue`](super::Queue) waits at most a minute.
+    /// Sets how long to wait before the next attempt. It is at most a minute.
     pub fn not_before(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self

@@ -1,29 +1,5 @@
-//! Delivery of one-time codes, links, and notices about changed sign-in methods. An [`OtpSender`] sends a [`Message`],
-//! and a [`Queue`] does this in the background, so that no request waits for it.
-//!
-//! ```
-//! use std::time::Duration;
-//! use tollgate::{clock::{Clock, SystemClock}, delivery::{Channel, Message, Outbox, Queue}};
-//!
-//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! let outbox = Outbox::new();
-//! let queue = Queue::builder()
-//!     .channel(Channel::Email, outbox.clone())
-//!     .on_undelivered(|message, why| eprintln!("{}: {}", message.tenant(), why.as_str()))
-//!     .build();
-//!
-//! let clock = SystemClock::new();
-//! let valid_until = clock.unix(clock.now()) + Duration::from_secs(300);
-//! let message = Message::new(Channel::Email, "acme".parse()?, "ada@example.com", "482913", valid_until);
-//! assert!(queue.push(Channel::Email, message));
-//!
-//! // a background task sends it
-//! while outbox.messages().is_empty() {
-//!     tokio::task::yield_now().await;
-//! }
-//! assert_eq!(outbox.messages()[0].code(), "482913");
-//! # Ok::<_, tollgate::tenant::TenantError>(()) }).unwrap();
-//! ```
+//! Delivery of one-time codes, links, and notices about changed sign-in methods. An [`OtpSender`] sends a [`Message`]. The
+//! login service calls it in the background, so that no request waits for it.
 //!
 //! # Senders
 //!
@@ -55,6 +31,7 @@ mod smtp;
 mod webhook;
 mod wording;
 
+pub(crate) use self::queue::Queue;
 #[cfg(feature = "smtp")]
 pub use self::smtp::Smtp;
 #[cfg(feature = "webhook")]
@@ -66,6 +43,5 @@ pub use self::{
     message::Message,
     notice::{Notice, NoticeKind},
     outbox::Outbox,
-    queue::{ChannelStats, Queue, QueueBuilder, Undelivered},
     sender::{AnySender, OtpSender},
 };

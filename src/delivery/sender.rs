@@ -9,8 +9,7 @@ use crate::store::BoxFuture;
 /// Sends one-time codes, for example through a mail server or an SMS gateway.
 ///
 /// Implement [`send`](Self::send) as `async fn`. It makes one attempt and returns the result; the
-/// [`Queue`](super::Queue) retries. It is called concurrently. The queue cuts an attempt off after 30 seconds, so set a
-/// shorter timeout.
+/// login service retries. It is called concurrently. An attempt is cut off after 30 seconds, so set a shorter timeout.
 ///
 /// ```
 /// use tollgate::delivery::{Message, OtpSender, SendError};

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tollgate::{
     Client, ClientTable, Policies, Tokens,
     auth::Totp,
-    delivery::{Channel, NoticeKind, Outbox, Queue},
+    delivery::{Channel, NoticeKind, Outbox},
     event::EventKind,
     policy::{Method, Policy},
     store::Memory,
@@ -344,8 +344,7 @@ async fn c117_links_are_listed_and_removed_by_ids_that_belong_to_one_user() {
 #[tokio::test]
 async fn c117_users_are_told_by_phone_if_there_is_no_mail_and_a_service_without_senders_records_the_change() {
     let outbox = Outbox::new();
-    let by_phone = Queue::builder().channel(Channel::Sms, outbox.clone()).build();
-    let world = site(|service| service.delivery(by_phone)).await;
+    let world = site(|service| service.queue_for_tests(4).sms(outbox.clone())).await;
     let mut browser = world.browser();
     let fields = begin(&mut browser, "/sign-in?steps=2").await;
     let started = browser.post("/authentication/start", &with(fields.clone(), &[("identifier", ADA)])).await.json();
@@ -365,7 +364,7 @@ async fn c117_users_are_told_by_phone_if_there_is_no_mail_and_a_service_without_
     assert_eq!(notice.notice().unwrap().kind(), NoticeKind::RecoveryCodesRenewed);
     assert_eq!(notice.notice().unwrap().changed_at(), world.time());
 
-    let world = site(|service| service.delivery(Queue::builder().build())).await;
+    let world = site(|service| service.queue_for_tests(4)).await;
     enrol(&world, "u-lone", json!({ "totp": crate::enrolled::app(2) })).await;
     let app = format!("totp:{}", totp(SECRET, world.time()));
     let mut browser = sign_in(&world, LONE, &["password", &app]).await;

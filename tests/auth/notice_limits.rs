@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tollgate::{
-    delivery::{Channel, Outbox, Queue},
+    delivery::Outbox,
     event::{EventKind, Query},
 };
 
@@ -45,8 +45,7 @@ async fn change(browser: &mut Browser) {
 #[tokio::test]
 async fn c059_a_user_who_changes_credentials_in_a_loop_causes_no_more_notices_than_codes() {
     let outbox = Outbox::new();
-    let by_phone = Queue::builder().channel(Channel::Sms, outbox.clone()).build();
-    let world = site(|service| service.delivery(by_phone)).await;
+    let world = site(|service| service.queue_for_tests(4).sms(outbox.clone())).await;
     let mut browser = signed_in(&world, &outbox).await;
     let notices = || outbox.messages().iter().filter(|message| message.notice().is_some()).count();
     change(&mut browser).await;

@@ -8,6 +8,9 @@ use crate::{
     util::{error::with_sources, trace::warning},
 };
 
+const ATTEMPTS: u32 = 4;
+/// How long one attempt may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The maximum wait, even if the service asks for a longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -24,11 +27,11 @@ pub(super) async fn deliver(
             return Err(Undelivered::Stopped);
         }
         let left = remaining_validity(message, settings).ok_or(Undelivered::Expired)?;
-        let Err(error) = once(sender, message, left.min(settings.timeout)).await else { return Ok(()) };
+        let Err(error) = once(sender, message, left.min(TIMEOUT)).await else { return Ok(()) };
         let wait = wait_before_retry(attempt, error.retry_after(), jitter());
         let given_up = if !error.is_transient() {
             Some(Undelivered::Refused)
-        } else if attempt >= settings.attempts {
+        } else if attempt >= ATTEMPTS {
             Some(Undelivered::Exhausted)
         } else {
             remaining_validity(message, settings).is_none_or(|left| left <= wait).then_some(Undelivered::Expired)

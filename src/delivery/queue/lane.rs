@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    ChannelStats, Undelivered,
+    Undelivered,
     attempts::{deliver, jitter, remaining_validity},
     recent::RecentTimes,
     settings::Settings,
@@ -35,8 +35,6 @@ struct State {
     /// How many of the jobs are notices.
     notices: usize,
     workers: usize,
-    sent: u64,
-    undelivered: u64,
     recent: RecentTimes,
 }
 
@@ -75,11 +73,9 @@ impl Lane {
         let is_full = state.jobs.len() >= settings.capacity;
         let refused = if has_room && is_full { state.jobs.displace(&tenant) } else { None };
         if !has_room || (is_full && refused.is_none()) {
-            state.undelivered += u64::from(!job.is_decoy);
             return Pushed { slot: None, refused: Some(job), is_taken: false };
         }
         if let Some(displaced) = &refused {
-            state.undelivered += u64::from(!displaced.is_decoy);
             state.notices -= usize::from(displaced.is_notice());
         }
         state.notices += usize::from(job.is_notice());
@@ -102,18 +98,11 @@ impl Lane {
         state.notices = notices.get();
     }
 
-    /// Counts a message that was not queued.
-    pub(super) fn lost(&self, job: &Job) {
-        lock(&self.state).undelivered += u64::from(!job.is_decoy);
-    }
-
-    pub(super) fn stats(&self) -> ChannelStats {
-        let state = lock(&self.state);
-        ChannelStats { waiting: state.jobs.len(), sent: state.sent, undelivered: state.undelivered }
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.state).jobs.len()
     }
 }
-
-crate::util::fmt::debug_fields!(Lane, |own| sender: own.sender, stats: own.stats());
 
 /// A running worker. Releases its place when it is dropped, even if the runtime shuts down.
 pub(super) struct WorkerSlot {
@@ -155,7 +144,7 @@ pub(super) async fn work(mut slot: WorkerSlot, settings: Arc<Settings>, mut aliv
             overslept = keep_place(&lane, &message, &settings, &mut alive, overslept).await;
         } else {
             let (began, is_timely) = (Instant::now(), remaining_validity(&message, &settings).is_some());
-            let mut pending = Pending { lane: &lane, settings: &settings, message: &message, outcome: None };
+            let mut pending = Pending { settings: &settings, message: &message, outcome: None };
             let outcome = deliver(&lane.sender, &message, &settings, &mut alive).await;
             pending.outcome = Some(outcome);
             if message.link().is_some() && outcome == Err(Undelivered::Refused) {
@@ -192,7 +181,6 @@ async fn keep_place(
 
 /// Accounts for each message, even if its worker is dropped.
 struct Pending<'a> {
-    lane: &'a Lane,
     settings: &'a Settings,
     message: &'a Message,
     outcome: Option<Result<(), Undelivered>>,
@@ -200,13 +188,7 @@ struct Pending<'a> {
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        let outcome = self.outcome.unwrap_or(Err(Undelivered::Stopped));
-        {
-            let mut state = lock(&self.lane.state);
-            state.sent += u64::from(outcome.is_ok());
-            state.undelivered += u64::from(outcome.is_err());
-        }
-        if let Err(why) = outcome {
+        if let Err(why) = self.outcome.unwrap_or(Err(Undelivered::Stopped)) {
             self.settings.report(self.message, why);
         }
     }
@@ -257,7 +239,6 @@ mod tests {
         assert!(push(notice.clone()) && push(notice.clone()));
         assert!(!push(notice));
         assert!(push(decoy()) && push(code()) && !push(code()) && !push(decoy()));
-        assert_eq!(lane.stats().undelivered, 2);
     }
 
     #[test]
@@ -275,7 +256,6 @@ mod tests {
         }
         assert!(push(notice("globex")) && push(notice("globex")));
         assert!(!push(notice("globex")), "notices have half of the room");
-        assert_eq!(lane.stats().undelivered, 1);
     }
 
     #[test]
@@ -297,7 +277,7 @@ mod tests {
         // both have two now
         assert_eq!(push(code()), (false, from_acme));
         assert_eq!(push(of_tenant("globex")), (false, Some("globex".to_owned())));
-        assert_eq!(lane.stats(), ChannelStats { waiting: 4, sent: 0, undelivered: 3 });
+        assert_eq!(lane.waiting(), 4);
     }
 
     struct OnlyCodes;
@@ -332,7 +312,6 @@ mod tests {
             near(run(&refused).await, 300);
         }
         near(run(&Job { is_decoy: true, ..sent.clone() }).await, 300);
-        assert_eq!((lane.stats().sent, lane.stats().undelivered), (1, 17));
     }
 
     #[test]

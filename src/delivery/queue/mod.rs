@@ -19,14 +19,14 @@ use self::{
 use super::{channel::Channel, message::Message, sender::AnySender};
 use crate::{
     tenant::Tenant,
-    util::{builder::setters, clock::Clock, error::ConfigError, fmt::named_enum},
+    util::{clock::Clock, fmt::named_enum},
 };
 
 named_enum! {
     /// Why a message was not delivered.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[non_exhaustive]
-    pub enum Undelivered {
+    pub(crate) enum Undelivered {
         /// The queue of its channel was full, or became full while other tenants had fewer messages in it.
         Full = "full",
         /// Its channel has no sender.
@@ -42,19 +42,7 @@ named_enum! {
     }
 
     /// Returns a stable name for logs.
-    pub fn as_str;
-}
-
-/// Counters of a channel. Decoys count only while they wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ChannelStats {
-    /// Messages and decoys that wait for a worker.
-    pub waiting: usize,
-    /// Sent messages.
-    pub sent: u64,
-    /// Messages that could not be delivered.
-    pub undelivered: u64,
+    pub(crate) fn as_str;
 }
 
 /// Sends messages in the background. [`push`](Self::push) never waits.
@@ -75,7 +63,7 @@ pub struct ChannelStats {
 /// by the next runtime in which `push` is called.
 #[derive(Clone)]
 #[must_use]
-pub struct Queue {
+pub(crate) struct Queue {
     settings: Arc<Settings>,
     lanes: Vec<(Channel, Arc<Lane>)>,
     /// Notifies workers when the last clone is dropped.
@@ -83,15 +71,22 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Returns a builder for a queue.
-    pub fn builder() -> QueueBuilder {
-        QueueBuilder::default()
+    /// Creates a queue without senders.
+    pub(crate) fn new() -> Self {
+        Self { settings: Arc::default(), lanes: Vec::new(), alive: Arc::new(watch::Sender::new(())) }
     }
 
-    /// Returns this queue with one more channel.
-    pub(crate) fn with_lane(mut self, channel: Channel, sender: AnySender) -> Self {
-        set_lane(&mut self.lanes, channel, sender);
+    /// Returns this queue with this sender of a channel.
+    pub(crate) fn with_channel(mut self, channel: Channel, sender: AnySender) -> Self {
+        self.lanes.retain(|(other, _)| *other != channel);
+        self.lanes.push((channel, Arc::new(Lane::new(sender))));
         self
+    }
+
+    /// Returns this queue with this many messages per channel that are sent concurrently.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn with_workers(self, workers: usize) -> Self {
+        self.with(|settings| settings.workers = workers)
     }
 
     /// Returns this queue with another clock.
@@ -99,21 +94,14 @@ impl Queue {
         self.with(|settings| settings.clock = clock)
     }
 
-    /// Adds a report function that is called before the existing one.
-    pub(crate) fn also_on_undelivered(self, report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) -> Self {
-        self.with(|settings| {
-            let other = settings.report.take();
-            settings.report = Some(Arc::new(move |message: &Message, why: Undelivered| {
-                report(message, why);
-                if let Some(other) = &other {
-                    other(message, why);
-                }
-            }));
-        })
+    /// Returns this queue with a function that is called for each undelivered message. It must be quick, because it runs
+    /// where the failure was detected.
+    pub(crate) fn on_undelivered(self, report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.report = Some(Arc::new(report)))
     }
 
     /// Returns whether this channel has a sender.
-    pub fn has(&self, channel: Channel) -> bool {
+    pub(crate) fn has(&self, channel: Channel) -> bool {
         self.find(channel).is_some()
     }
 
@@ -122,7 +110,7 @@ impl Queue {
     /// In a full queue, it takes the place of the newest job of the tenant with the most, if its own tenant has fewer. Notices
     /// use at most half of a queue, so that they can't displace codes. Don't show the result to the caller who requested
     /// a code.
-    pub fn push(&self, channel: Channel, message: Message) -> bool {
+    pub(crate) fn push(&self, channel: Channel, message: Message) -> bool {
         self.push_job(channel, Job { message, is_decoy: false })
     }
 
@@ -130,7 +118,7 @@ impl Queue {
     ///
     /// It takes a place in the queue like a message, and keeps a worker busy for as long as a recent message did. So
     /// neither the call nor the time of later messages reveals which of the two it was.
-    pub fn push_decoy(&self, channel: Channel, message: Message) -> bool {
+    pub(crate) fn push_decoy(&self, channel: Channel, message: Message) -> bool {
         self.push_job(channel, Job { message, is_decoy: true })
     }
 
@@ -140,7 +128,6 @@ impl Queue {
             return false;
         };
         let Ok(runtime) = Handle::try_current() else {
-            lane.lost(&job);
             self.give_up(&job, Undelivered::Stopped);
             return false;
         };
@@ -156,15 +143,16 @@ impl Queue {
 
     /// Removes the queued messages to this recipient, for example after an account was deleted. A message that is being
     /// sent is not stopped.
-    pub fn forget(&self, tenant: &Tenant, to: &str) {
+    pub(crate) fn forget(&self, tenant: &Tenant, to: &str) {
         for (_, lane) in &self.lanes {
             lane.forget(tenant, to);
         }
     }
 
-    /// Returns the counters of this channel.
-    pub fn stats(&self, channel: Channel) -> Option<ChannelStats> {
-        self.find(channel).map(|lane| lane.stats())
+    /// Returns how many messages and decoys wait for a worker.
+    #[cfg(test)]
+    fn waiting(&self, channel: Channel) -> usize {
+        self.find(channel).unwrap().waiting()
     }
 
     fn find(&self, channel: Channel) -> Option<&Arc<Lane>> {
@@ -182,77 +170,3 @@ impl Queue {
         self
     }
 }
-
-/// Settings of a [`Queue`].
-#[derive(Default)]
-#[must_use]
-pub struct QueueBuilder {
-    settings: Settings,
-    lanes: Vec<(Channel, Arc<Lane>)>,
-}
-
-impl QueueBuilder {
-    /// Sets the sender of a channel.
-    pub fn channel(mut self, channel: Channel, sender: impl Into<AnySender>) -> Self {
-        set_lane(&mut self.lanes, channel, sender.into());
-        self
-    }
-
-    /// Sets how many jobs can wait per channel. Defaults to 1,024.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if `jobs` is zero.
-    pub fn capacity(mut self, jobs: usize) -> Result<Self, ConfigError> {
-        ConfigError::check_range("queue capacity", jobs, 1.., "must be at least 1")?;
-        self.settings.capacity = jobs;
-        Ok(self)
-    }
-
-    /// Sets how many messages per channel are sent concurrently. Defaults to 4.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if `workers` is zero.
-    pub fn workers(mut self, workers: usize) -> Result<Self, ConfigError> {
-        ConfigError::check_range("workers per channel", workers, 1.., "must be at least 1")?;
-        self.settings.workers = workers;
-        Ok(self)
-    }
-
-    /// Sets the maximum number of attempts per message. Defaults to 4.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if `attempts` is zero.
-    pub fn attempts(mut self, attempts: u32) -> Result<Self, ConfigError> {
-        ConfigError::check_range("attempts", attempts, 1.., "must be at least 1")?;
-        self.settings.attempts = attempts;
-        Ok(self)
-    }
-
-    setters! {
-        /// Sets the clock.
-        pub fn clock(clock: impl Clock) { settings.clock: Arc::new(clock) }
-
-        /// Sets a function that is called for each undelivered message. It must be quick, because it
-        /// runs where the failure was detected.
-        pub fn on_undelivered(report: impl Fn(&Message, Undelivered) + Send + Sync + 'static) {
-            settings.report: Some(Arc::new(report))
-        }
-    }
-
-    /// Creates the queue.
-    pub fn build(self) -> Queue {
-        Queue { settings: Arc::new(self.settings), lanes: self.lanes, alive: Arc::new(watch::Sender::new(())) }
-    }
-}
-
-fn set_lane(lanes: &mut Vec<(Channel, Arc<Lane>)>, channel: Channel, sender: AnySender) {
-    lanes.retain(|(other, _)| *other != channel);
-    lanes.push((channel, Arc::new(Lane::new(sender))));
-}
-
-crate::util::fmt::debug_fields!(Queue { lanes });
-
-crate::util::fmt::debug_fields!(QueueBuilder { lanes });

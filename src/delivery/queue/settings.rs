@@ -1,8 +1,4 @@
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::sync::Arc;
 
 use super::Undelivered;
 use crate::{
@@ -18,24 +14,17 @@ type Report = dyn Fn(&Message, Undelivered) + Send + Sync;
 /// Settings that all channels share.
 #[derive(Clone)]
 pub(super) struct Settings {
+    /// How many jobs can wait per channel.
     pub(super) capacity: usize,
+    /// How many messages per channel are sent concurrently.
     pub(super) workers: usize,
-    pub(super) attempts: u32,
-    pub(super) timeout: Duration,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) report: Option<Arc<Report>>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            capacity: 1024,
-            workers: 4,
-            attempts: 4,
-            timeout: Duration::from_secs(30),
-            clock: Arc::new(SystemClock::new()),
-            report: None,
-        }
+        Self { capacity: 1024, workers: 4, clock: Arc::new(SystemClock::new()), report: None }
     }
 }
 
@@ -44,7 +33,7 @@ impl Settings {
         self.clock.unix(self.clock.now())
     }
 
-    /// Reports an undelivered message. A panicking report function does no harm.
+    /// Reports an undelivered message.
     pub(super) fn report(&self, message: &Message, why: Undelivered) {
         let what = match (message.notice(), message.link()) {
             (Some(_), _) => "notice",
@@ -53,7 +42,7 @@ impl Settings {
         };
         warning!("failed to deliver a {what} by {}: {}", message.channel().as_str(), why.as_str());
         if let Some(report) = &self.report {
-            let _panicked = catch_unwind(AssertUnwindSafe(|| report(message, why)));
+            report(message, why);
         }
     }
 }

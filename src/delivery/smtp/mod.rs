@@ -22,11 +22,10 @@ use crate::util::{
 /// Sends one-time codes by e-mail through a mail server (feature `smtp`).
 ///
 /// ```no_run
-/// use tollgate::delivery::{Channel, Queue, Smtp};
+/// use tollgate::delivery::Smtp;
 ///
 /// # let password = "";
 /// let smtp = Smtp::relay("smtp.acme.example", "Acme <no-reply@acme.example>")?.credentials("no-reply", password);
-/// let queue = Queue::builder().channel(Channel::Email, smtp).build();
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 ///

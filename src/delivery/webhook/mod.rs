@@ -23,11 +23,10 @@ use crate::{
 /// WhatsApp or other means.
 ///
 /// ```no_run
-/// use tollgate::delivery::{Channel, Queue, Webhook};
+/// use tollgate::delivery::Webhook;
 ///
 /// # let key = "";
 /// let gateway = Webhook::new("https://gateway.acme.example/otp", key)?;
-/// let queue = Queue::builder().channel(Channel::Sms, gateway).build();
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
 ///

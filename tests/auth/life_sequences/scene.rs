@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollgate::{
     Identifier, NewUser, Password, Passwords, Tenant, UserId, Users,
     auth::{Invitation, SignUp, Totp},
-    delivery::{Channel, Outbox, Queue},
+    delivery::Outbox,
     store::{AnyStore, Memory},
     testing::ManualClock,
     user::EmailAddress,
@@ -75,12 +75,11 @@ impl Scene {
     pub(super) async fn new(has_grace: bool) -> Self {
         let (store, clock) = (AnyStore::from(Memory::new()), ManualClock::new());
         let outbox = Outbox::new();
-        // no message waits for a decoy, which takes some real time
-        let queue = Queue::builder().workers(64).unwrap().clock(clock.clone());
-        let queue = queue.channel(Channel::Sms, outbox.clone()).channel(Channel::Email, outbox.clone()).build();
         let site = async |tenant: Tenant| {
             let world = World::on(store.clone(), clock.clone(), |service| {
-                let service = service.delivery(queue.clone()).sign_up(SignUp::Open);
+                // no message waits for a decoy, which takes some real time
+                let service =
+                    service.queue_for_tests(64).sms(outbox.clone()).email(outbox.clone()).sign_up(SignUp::Open);
                 random_provider::both(service.first_party(tenant).totp(Totp::new()))
             });
             World { outbox: outbox.clone(), ..world.await }
