@@ -14,6 +14,7 @@ use axum::{Router, routing::get};
 use tokio::net::TcpListener;
 use tollgate::{
     AuthService, ClientIp, Identifier, NewUser, OtpSender, Passkeys, Session, StoredUsers, Tenant, UserId, Users,
+    clock::{Clock, SystemClock},
     delivery::{Message, SendError},
     sso::{ClientSecret, CreateAccount, OidcProvider, ProviderUser, SsoConnection},
     store::{AnyStore, Memory},
@@ -77,12 +78,13 @@ impl CreateAccount for NewAccounts {
     }
 }
 
-/// Prints codes. Use `delivery::Smtp` or `delivery::Webhook` to send them.
+/// Prints messages. Use `delivery::Smtp` or `delivery::Webhook` to send them.
 struct Console;
 
 impl OtpSender for Console {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
-        println!("{}: your code is {}", message.to(), message.code());
+        let (_, now) = SystemClock::new().read();
+        println!("{}: {}", message.to(), message.text(now));
         Ok(())
     }
 }

@@ -22,6 +22,7 @@ use tollgate::{
     AuthService, Client, ClientIp, ClientTable, Identifier, NewUser, PeerAddr, Quota, StoredUsers, Tenant, UserId,
     auth::AbuseLimits,
     body::Body,
+    clock::{Clock, SystemClock},
     delivery::{Message, OtpSender, SendError},
     store::{AnyStore, Memory},
     user::EmailAddress,
@@ -83,12 +84,13 @@ async fn auth(origin: &str) -> Result<AuthService, Box<dyn Error>> {
         .build()?)
 }
 
-/// Prints codes instead of sending them.
+/// Prints messages instead of sending them.
 struct Printed;
 
 impl OtpSender for Printed {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
-        println!("code for {}: {}", message.to(), message.code());
+        let (_, now) = SystemClock::new().read();
+        println!("{}: {}", message.to(), message.text(now));
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tollgate::{
     AuthService, ClientIp, Identifier, NewUser, OtpSender, Password, Passwords, Session, StoredUsers, Tenant, UserId,
     auth::{Pages, Totp},
+    clock::{Clock, SystemClock},
     delivery::{Message, SendError},
     store::{AnyStore, Memory},
     user::EmailAddress,
@@ -82,12 +83,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints codes. Use `delivery::Smtp` or `delivery::Webhook` to send them.
+/// Prints messages. Use `delivery::Smtp` or `delivery::Webhook` to send them.
 struct Console;
 
 impl OtpSender for Console {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
-        println!("{}: your code is {}", message.to(), message.code());
+        let (_, now) = SystemClock::new().read();
+        println!("{}: {}", message.to(), message.text(now));
         Ok(())
     }
 }

@@ -153,7 +153,7 @@ async fn a_gateway_receives_a_notice_without_a_code() {
     let (at, until) = (UnixTime::from_secs(1_000_000_000), UnixTime::from_secs(1_000_086_400));
     let notice = Notice::new(NoticeKind::PasskeyAdded, at);
     let message = Message::of_notice(Channel::Sms, "acme".parse().unwrap(), "+15550100", notice, until);
-    webhook.send_notice(&message).await.unwrap();
+    webhook.send(&message).await.unwrap();
     let body: Value = serde_json::from_slice(gateway.next().await.body()).unwrap();
     let text = "A passkey was added to your account on 2001-09-09 01:46 UTC. If that wasn't you, sign in, check your \
         sign-in methods and change your password.";

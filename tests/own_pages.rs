@@ -41,8 +41,7 @@ async fn b18_a_step_up_through_a_page_of_ones_own_finishes_and_the_page_shows_it
     browser.click("#totp-begin").await;
     sign_in(&mut browser).await;
     let line = example.line().await;
-    let (to, code) = line.split_once(": your code is ").unwrap();
-    assert_eq!(to, "ada@example.com");
+    let (code, _) = line.strip_prefix("ada@example.com: ").unwrap().split_once(" is your code").unwrap();
     enter(&mut browser, "code", "000000").await;
     browser.press("Enter").await;
     browser.until("document.getElementById('message')?.textContent === 'Wrong code.'").await;

@@ -73,19 +73,10 @@ impl Outbox {
 
 impl OtpSender for Outbox {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
-        let Sent { channel, to, code, .. } = self.keep(message);
+        let Sent { channel, to, code, text, .. } = self.keep(message);
+        let shown = if code.is_empty() { text } else { code };
         // stdout can be closed
-        let _ = writeln!(io::stdout(), "{channel} to {to}: {code}");
+        let _ = writeln!(io::stdout(), "{channel} to {to}: {shown}");
         Ok(())
-    }
-
-    async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
-        let Sent { channel, to, text, .. } = self.keep(message);
-        let _ = writeln!(io::stdout(), "{channel} to {to}: {text}");
-        Ok(())
-    }
-
-    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
-        self.send_notice(message).await
     }
 }

@@ -47,8 +47,7 @@ impl Message {
         Self::from_content(channel, tenant, to, Content::Code(Zeroizing::new(code.to_owned())), expires_at)
     }
 
-    /// Creates a message that notifies a user of a change, without a code and with a new id. Senders get it in
-    /// [`send_notice`](super::OtpSender::send_notice).
+    /// Creates a message that notifies a user of a change, without a code and with a new id.
     ///
     /// # Panics
     ///
@@ -57,7 +56,7 @@ impl Message {
         Self::from_content(channel, tenant, to, Content::Notice(notice), expires_at)
     }
 
-    /// Creates a message with a link and a new id. Senders get it in [`send_link`](super::OtpSender::send_link).
+    /// Creates a message with a link and a new id.
     ///
     /// # Panics
     ///

@@ -50,14 +50,6 @@ impl OtpSender for Outbox {
         messages.push_back(message.clone());
         Ok(())
     }
-
-    async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
-        self.send(message).await
-    }
-
-    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
-        self.send(message).await
-    }
 }
 
 crate::util::fmt::debug_fields!(Outbox, |own| messages: lock(&own.messages).len(), capacity: own.capacity);

@@ -97,12 +97,11 @@ struct NoGateway;
 
 impl OtpSender for NoGateway {
     async fn send(&self, message: &Message) -> Result<(), SendError> {
-        let (to, code) = (message.to().to_uppercase(), message.code());
-        Err(SendError::permanent(format!("550 no mailbox for {to} (code {code})")))
-    }
-
-    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
-        let url = message.link().unwrap().url();
+        let Some(link) = message.link() else {
+            let (to, code) = (message.to().to_uppercase(), message.code());
+            return Err(SendError::permanent(format!("550 no mailbox for {to} (code {code})")));
+        };
+        let url = link.url();
         let secret = url.split_once('=').unwrap().1;
         Err(SendError::permanent(format!("554 blocked URL {url}, also {} and {secret}", url.replace('#', "%23"))))
     }

@@ -160,14 +160,6 @@ impl OtpSender for Terminal {
         println!("to {}: {}", message.to(), message.text(now));
         Ok(())
     }
-
-    async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
-        self.send(message).await
-    }
-
-    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
-        self.send(message).await
-    }
 }
 
 #[tokio::main]

@@ -148,7 +148,7 @@ pub(super) async fn work(mut slot: WorkerSlot, settings: Arc<Settings>, mut aliv
             let outcome = deliver(&lane.sender, &message, &settings, &mut alive).await;
             pending.outcome = Some(outcome);
             if message.link().is_some() && outcome == Err(Undelivered::Refused) {
-                // a sender without links refuses them at once, which would show whose place this is
+                // a sender may refuse all links at once, which would show whose place this is
                 keep_place(&lane, &message, &settings, &mut alive, began.elapsed()).await;
             } else if is_timely && outcome != Err(Undelivered::Stopped) {
                 lock(&lane.state).recent.note(began.elapsed());
@@ -283,7 +283,10 @@ mod tests {
     struct OnlyCodes;
 
     impl crate::delivery::OtpSender for OnlyCodes {
-        async fn send(&self, _: &Message) -> Result<(), crate::delivery::SendError> {
+        async fn send(&self, message: &Message) -> Result<(), crate::delivery::SendError> {
+            if message.link().is_some() {
+                return Err(crate::delivery::SendError::permanent("only codes"));
+            }
             tokio::time::sleep(Duration::from_millis(300)).await;
             Ok(())
         }

@@ -166,14 +166,6 @@ impl OtpSender for Smtp {
         let _farewell = timeout(transport::FAREWELL, connection.quit()).await;
         Ok(())
     }
-
-    async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
-        self.send(message).await
-    }
-
-    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
-        self.send(message).await
-    }
 }
 
 crate::util::fmt::debug_fields!(Smtp { server, timeout });

@@ -135,14 +135,6 @@ impl OtpSender for Webhook {
             Err(failure) => Err(SendError::transient(failure)),
         }
     }
-
-    async fn send_notice(&self, message: &Message) -> Result<(), SendError> {
-        self.send(message).await
-    }
-
-    async fn send_link(&self, message: &Message) -> Result<(), SendError> {
-        self.send(message).await
-    }
 }
 
 // the path may contain a secret
