@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 
-use super::{Undelivered, guard::NoPanic, settings::Settings};
+use super::{Undelivered, settings::Settings};
 use crate::{
     delivery::{error::SendError, link::Link, message::Message, sender::AnySender},
     util::{error::with_sources, trace::warning},
@@ -49,10 +49,13 @@ pub(super) async fn deliver(
 }
 
 async fn once(sender: &AnySender, message: &Message, limit: Duration) -> Result<(), SendError> {
-    let attempt = NoPanic::new(async { sender.send(message).await });
-    match timeout(limit, attempt).await {
-        Ok(Some(outcome)) => outcome,
-        Ok(None) => Err(SendError::permanent("the sender panicked")),
+    let (sender, message) = (sender.clone(), message.clone());
+    // in a task of its own, a panic ends only this attempt
+    let mut attempt = JoinSet::new();
+    attempt.spawn(async move { sender.send(&message).await });
+    match timeout(limit, attempt.join_next()).await {
+        Ok(Some(Ok(outcome))) => outcome,
+        Ok(_) => Err(SendError::permanent("the sender panicked")),
         Err(_elapsed) => Err(SendError::transient("the sender timed out")),
     }
 }

@@ -1,7 +1,6 @@
 //! A queue that sends messages in the background.
 
 mod attempts;
-mod guard;
 mod lane;
 mod recent;
 mod settings;

@@ -412,7 +412,7 @@ async fn b02_c133_tenants_take_turns() {
 /// Neither the end of a code nor the end of the queue tells them apart.
 #[tokio::test(start_paused = true)]
 async fn b02_decoys_expire_and_stop_like_messages() {
-    let script = Script::new([Step::Takes(30_000)]);
+    let script = Script::new([Step::Takes(29_000)]);
     let (queue, _) = queue(&script);
     let queue = queue.with_workers(1);
     assert!(queue.push(Channel::Sms, message("first")));
