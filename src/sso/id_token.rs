@@ -69,25 +69,16 @@ pub(super) struct IdTokenClaims {
     iat: u64,
     #[serde(default, deserialize_with = "date::ceil_if_any")]
     nbf: Option<u64>,
-    #[serde(default)]
-    auth_time: Claim<Seconds>,
+    #[serde(default, deserialize_with = "lenient")]
+    auth_time: Option<Seconds>,
     #[serde(default)]
     nonce: Option<String>,
-    #[serde(default)]
-    acr: Claim<String>,
-    #[serde(default)]
-    amr: Claim<Vec<String>>,
+    #[serde(default, deserialize_with = "lenient")]
+    acr: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    amr: Option<Vec<String>>,
     #[serde(flatten)]
     profile: ProfileClaims,
-}
-
-/// A claim that few need. One of another type is wrong only where it is required.
-#[derive(Default)]
-enum Claim<T> {
-    #[default]
-    Missing,
-    Malformed,
-    Given(T),
 }
 
 #[derive(Deserialize)]
@@ -96,12 +87,12 @@ struct Seconds(#[serde(deserialize_with = "date::floor")] u64);
 /// Claims about the person, which can also come from the userinfo endpoint.
 #[derive(Default, Deserialize)]
 pub(super) struct ProfileClaims {
-    #[serde(default)]
-    email: Claim<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    email: Option<String>,
     #[serde(default, deserialize_with = "true_or_text")]
     email_verified: bool,
-    #[serde(default)]
-    name: Claim<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    name: Option<String>,
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -114,43 +105,19 @@ impl ProfileClaims {
     pub(super) fn add_to_user(self, user: ProviderUser, may_vouch: bool) -> ProviderUser {
         let user = user.with_claims(self.more);
         let user = match self.email {
-            Claim::Given(email) => user.with_email(email, self.email_verified && may_vouch),
-            Claim::Missing | Claim::Malformed => user,
+            Some(email) => user.with_email(email, self.email_verified && may_vouch),
+            None => user,
         };
         match self.name {
-            Claim::Given(name) => user.with_name(name),
-            Claim::Missing | Claim::Malformed => user,
+            Some(name) => user.with_name(name),
+            None => user,
         }
     }
 }
 
-impl<T> Claim<T> {
-    fn given(&self) -> Option<&T> {
-        match self {
-            Self::Given(value) => Some(value),
-            Self::Missing | Self::Malformed => None,
-        }
-    }
-
-    fn into_given(self) -> Option<T> {
-        match self {
-            Self::Given(value) => Some(value),
-            Self::Missing | Self::Malformed => None,
-        }
-    }
-
-    fn is_malformed(&self) -> bool {
-        matches!(self, Self::Malformed)
-    }
-}
-
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Claim<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(match Value::deserialize(deserializer)? {
-            Value::Null => Self::Missing,
-            value => T::deserialize(value).map_or(Self::Malformed, Self::Given),
-        })
-    }
+/// Reads a claim that few need: one of another type is wrong only where it is required.
+fn lenient<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Ok(T::deserialize(Value::deserialize(deserializer)?).ok())
 }
 
 /// A claim, whether a value is readable, and what to report otherwise.
@@ -253,11 +220,10 @@ impl IdTokenRules {
             Some(reason) => bad(reason),
             None => {
                 let IdTokenClaims { iss, sub, acr, amr, auth_time, profile, .. } = claims;
-                let (acr, amr) = (acr.into_given(), amr.into_given().unwrap_or_default());
-                let user = ProviderUser::new(iss, sub).with_authentication(acr, amr);
+                let user = ProviderUser::new(iss, sub).with_authentication(acr, amr.unwrap_or_default());
                 let user = match auth_time {
-                    Claim::Given(Seconds(time)) => user.with_auth_time(UnixTime::from_secs(time), self.skew),
-                    Claim::Missing | Claim::Malformed => user,
+                    Some(Seconds(time)) => user.with_auth_time(UnixTime::from_secs(time), self.skew),
+                    None => user,
                 };
                 IdTokenCheck::Good(Box::new(profile.add_to_user(user, self.issuer.may_vouch())))
             }
@@ -278,10 +244,10 @@ impl IdTokenRules {
             None => claims.aud.iter().count() == 1,
         };
         let at = UnixTime::from_secs;
-        let auth_time = claims.auth_time.given();
-        let is_old = |age: Duration| auth_time.is_none_or(|Seconds(time)| at(*time) + age + self.skew < now);
-        let has_acr = claims.acr.given().is_some_and(|acr| self.acr.contains(acr));
-        let has_amr = |method| claims.amr.given().is_some_and(|methods| methods.contains(method));
+        let auth_time = claims.auth_time.as_ref();
+        let is_old = |age: Duration| auth_time.is_some_and(|Seconds(time)| at(*time) + age + self.skew < now);
+        let has_acr = claims.acr.as_ref().is_some_and(|acr| self.acr.contains(acr));
+        let has_amr = |method| claims.amr.as_ref().is_some_and(|methods| methods.contains(method));
         let lacking = self.claims.iter().find(|claim| !claims.profile.has(claim));
         if let Some((name, _)) = lacking {
             crate::util::trace::warning!("an ID token lacks the required claim {name}, or has another value there");
@@ -299,21 +265,13 @@ impl IdTokenRules {
             (claims.nbf.is_some_and(|time| at(time) > now + self.skew), "the ID token is not valid yet"),
             (!(1..=LONGEST_SUBJECT).contains(&claims.sub.len()), "the ID token has an unusable subject"),
             (
-                self.max_age.is_some() && claims.auth_time.is_malformed(),
-                "the claim auth_time of the ID token is malformed, and a maximum age is required",
+                self.max_age.is_some() && auth_time.is_none(),
+                "the claim auth_time of the ID token is missing or malformed, and a maximum age is required",
             ),
             (self.max_age.is_some_and(is_old), "the user signed in at the provider too long ago"),
             (
-                !self.acr.is_empty() && claims.acr.is_malformed(),
-                "the claim acr of the ID token is malformed, and a level is required",
-            ),
-            (
                 !self.acr.is_empty() && !has_acr,
                 "the user signed in at the provider at another level: see the claim acr of the ID token",
-            ),
-            (
-                !self.amr.is_empty() && claims.amr.is_malformed(),
-                "the claim amr of the ID token is malformed, and a method is required",
             ),
             (
                 !self.amr.iter().all(has_amr),
