@@ -15,6 +15,7 @@ mod subject;
 mod throttle;
 
 pub use self::limits::LoginLimits;
+pub(crate) use self::limits::RESEND_INTERVAL;
 pub(crate) use self::state::OpenRedirect;
 pub(crate) use self::{
     keyed::Keyed,

@@ -3,7 +3,7 @@
 use super::{
     one_time_code::OpenCode,
     parameters::{Binding, Wanted},
-    state::{Challenge, Login, LoginPhase, OpenChallenge, OpenRedirect, Timeouts},
+    state::{Challenge, Login, LoginPhase, OpenChallenge, OpenRedirect},
     subject::{BoundUser, Subject},
 };
 use crate::{
@@ -36,7 +36,7 @@ row_struct!(Login {
     sends,
     began,
     touched,
-    timeouts,
+    lifetime,
 });
 row_struct!(Binding { client_id, redirect_uri, scope, code_challenge });
 row_enum!(Subject { 0 => Unbound, 1 => Unknown, 2 => User(BoundUser) });
@@ -53,7 +53,6 @@ row_enum!(Challenge { 1 => Code(OpenCode), 2 => Redirect(OpenRedirect) });
 row_struct!(OpenCode { method, contact, code, owner, attempts_left, expires_at });
 row_struct!(OpenRedirect { provider, state, query });
 row_struct!(OpenChallenge { digest, expires_at });
-row_struct!(Timeouts { idle, absolute, completion });
 row_struct!(Authentication { tenant, user, generation, proofs, acr });
 
 row_text! {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::limits::LoginLimits;
+use super::limits::RESEND_INTERVAL;
 use crate::{
     policy::Method,
     store::compact::{row_struct, stored_row},
@@ -39,8 +39,8 @@ impl SendLimit {
     pub(crate) const OF_TEXT_REQUESTS_BY_CLIENT: Self = Self { most: 5, ..Self::OF_TICKET_REQUESTS };
 
     /// Returns the limit of a method. Text messages cost money and wake people up, so they have a lower one than e-mail.
-    pub(crate) fn for_send_method(method: Method, limits: &LoginLimits) -> Self {
-        let interval = limits.resend_interval;
+    pub(crate) fn for_send_method(method: Method) -> Self {
+        let interval = RESEND_INTERVAL;
         match method {
             Method::Email => Self { most: 50, within: Duration::from_secs(24 * 3600), interval },
             _ => Self { most: 10, within: Duration::from_secs(3600), interval },
@@ -105,7 +105,7 @@ mod tests {
     const INTERVAL: Duration = Duration::from_secs(30);
 
     fn limit(method: Method) -> SendLimit {
-        SendLimit::for_send_method(method, &LoginLimits::new())
+        SendLimit::for_send_method(method)
     }
 
     proptest! {

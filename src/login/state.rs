@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    limits::LoginLimits,
+    limits::{COMPLETION_WINDOW, IDLE_TIMEOUT, LoginLimits},
     one_time_code::OpenCode,
     parameters::{Binding, Wanted},
     subject::{BoundUser, LoginId, Subject},
@@ -66,15 +66,8 @@ pub(crate) struct Login {
     pub(crate) sends: u8,
     pub(crate) began: u64,
     pub(crate) touched: u64,
-    pub(super) timeouts: Timeouts,
-}
-
-/// The timeouts that were set when a login began, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timeouts {
-    pub(super) idle: u64,
-    pub(super) absolute: u64,
-    pub(super) completion: u64,
+    /// How long the login lasts in all, as set when it began, in nanoseconds.
+    pub(super) lifetime: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,11 +189,7 @@ impl Login {
             sends: 0,
             began: now.as_nanos(),
             touched: now.as_nanos(),
-            timeouts: Timeouts {
-                idle: saturating_nanos(limits.idle_timeout),
-                absolute: saturating_nanos(limits.absolute_timeout),
-                completion: saturating_nanos(limits.completion_window),
-            },
+            lifetime: saturating_nanos(limits.absolute_timeout),
         }
     }
 
@@ -266,13 +255,13 @@ impl Login {
 
     /// Returns when the login ends if nothing happens.
     pub(crate) fn ends_at(&self) -> UnixTime {
-        let after = |from: u64, nanos: u64| UnixTime::from_nanos(from.saturating_add(nanos));
+        let at = UnixTime::from_nanos;
         let next = match self.phase {
-            LoginPhase::Completed(since) => after(since, self.timeouts.completion),
-            LoginPhase::Consumed(_) | LoginPhase::Ended => UnixTime::from_nanos(self.touched),
-            LoginPhase::Pending | LoginPhase::Success | LoginPhase::Failed => after(self.touched, self.timeouts.idle),
+            LoginPhase::Completed(since) => at(since) + COMPLETION_WINDOW,
+            LoginPhase::Consumed(_) | LoginPhase::Ended => at(self.touched),
+            LoginPhase::Pending | LoginPhase::Success | LoginPhase::Failed => at(self.touched) + IDLE_TIMEOUT,
         };
-        next.min(after(self.began, self.timeouts.absolute))
+        next.min(at(self.began.saturating_add(self.lifetime)))
     }
 
     pub(crate) fn has_ended(&self, now: UnixTime) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::limits::LoginLimits;
+use super::limits::{FAILURE_MEMORY, FIRST_WAIT, LONGEST_WAIT, LoginLimits};
 use crate::{
     store::compact::{row_struct, stored_row},
     util::clock::UnixTime,
@@ -41,7 +41,7 @@ impl Throttle {
         let reserved = if is_trusted { 0 } else { limits.failure_ceiling / 5 };
         let failures = if self.open_at > now.as_nanos() { self.failures } else { 0 };
         match failures < limits.failure_ceiling - reserved {
-            true => (Self { failures: failures + 1, open_at: Self::forgotten_at(limits, now).as_nanos() }, true),
+            true => (Self { failures: failures + 1, open_at: Self::forgotten_at(now).as_nanos() }, true),
             false => (self, false),
         }
     }
@@ -58,16 +58,16 @@ impl Throttle {
     }
 
     /// Returns when a count that was written now can be forgotten.
-    pub(crate) fn forgotten_at(limits: &LoginLimits, now: UnixTime) -> UnixTime {
-        now + limits.failure_memory
+    pub(crate) fn forgotten_at(now: UnixTime) -> UnixTime {
+        now + FAILURE_MEMORY
     }
 }
 
 fn wait_after(failures: u32, limits: &LoginLimits) -> Duration {
     match failures.checked_sub(limits.free_failures) {
         None => Duration::ZERO,
-        Some(_) if failures >= limits.failure_ceiling => limits.failure_memory,
-        Some(doublings) => limits.first_wait.saturating_mul(2_u32.saturating_pow(doublings)).min(limits.longest_wait),
+        Some(_) if failures >= limits.failure_ceiling => FAILURE_MEMORY,
+        Some(doublings) => FIRST_WAIT.saturating_mul(2_u32.saturating_pow(doublings)).min(LONGEST_WAIT),
     }
 }
 

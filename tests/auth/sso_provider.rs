@@ -362,8 +362,7 @@ impl SsoWorld {
         let provider = Provider::start(&clock).await;
         let oidc = own(oidc(&provider));
         let connection = connection(SsoConnection::new(oidc).label("Example ID"));
-        let limits = tollgate::auth::LoginLimits::new().idle_timeout(std::time::Duration::from_secs(1200));
-        let world = World::on(store, clock, |service| service.sso("idp", connection).login_limits(limits)).await;
+        let world = World::on(store, clock, |service| service.sso("idp", connection)).await;
         Self { world, provider }
     }
 

@@ -12,7 +12,7 @@ use crate::{
     },
     delivery::{Channel, Link, Message},
     event::EventKind,
-    login::{DIGITS, OneTimeCode},
+    login::{DIGITS, OneTimeCode, RESEND_INTERVAL},
     user::Contact,
     util::clock::ceil_seconds,
     words::Language,
@@ -48,8 +48,7 @@ impl RequestContext<'_> {
         let user = ticket.user.as_ref().map(|user| &user.id);
         let counted = core.guard.count_ticket_request((place, user), method, client.as_ref(), keyed).await?;
         counted.map_err(|wait| too_many_messages().retry_in(wait))?;
-        let interval = core.login_limits.resend_interval;
-        if let Err(wait) = core.tickets.open_code(place, ticket, (&code, interval), keyed).await? {
+        if let Err(wait) = core.tickets.open_code(place, ticket, (&code, RESEND_INTERVAL), keyed).await? {
             charged.into_iter().for_each(AddressSpend::refund);
             return Err(Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait));
         }
@@ -72,7 +71,7 @@ impl RequestContext<'_> {
             channel: channel.as_str(),
             digits: DIGITS,
             expires_in: ceil_seconds(CODE_LIVES),
-            resend_in: ceil_seconds(interval),
+            resend_in: ceil_seconds(RESEND_INTERVAL),
         })
     }
 

@@ -251,7 +251,7 @@ impl Guard {
         let before = hidden.value().copied().unwrap_or_default();
         let (next, is_below) = before.count_hidden(&self.limits, now, attempt.device.is_some());
         if counted.below_ceiling.is_none() {
-            let kept_until = Throttle::forgotten_at(&self.limits, now);
+            let kept_until = Throttle::forgotten_at(now);
             counts.push(self.throttles.prepare_row_write(tenant, id.as_bytes(), hidden, &next, kept_until)?);
         }
         let below_ceiling = counted.below_ceiling.unwrap_or(is_below);
@@ -279,7 +279,7 @@ impl Guard {
         match attempt.method {
             // for known and invented ids alike
             Method::Passkey => now + PASSKEY_MEMORY,
-            _ => Throttle::forgotten_at(&self.limits, now),
+            _ => Throttle::forgotten_at(now),
         }
     }
 
@@ -299,7 +299,7 @@ impl Guard {
                 .await?;
         }
         let Some(counted_hidden) = counted.below_ceiling else { return Ok(()) };
-        let kept_until = |now| Throttle::forgotten_at(&self.limits, now);
+        let kept_until = |now| Throttle::forgotten_at(now);
         self.throttles
             .update(Some(attempt.tenant), attempt.hidden(keyed).as_bytes(), |row, now| match row {
                 Some(row) if counted_hidden => Change::Put(row.uncount_hidden(), kept_until(now), ()),
@@ -372,7 +372,7 @@ impl Guard {
         (ids, rows, counted): ([SecretDigest; 2], Vec<ReadRow<SentCodes>>, CountedCode),
     ) -> Result<Result<CodeDecision<'_>, SendRefused>, StoreError> {
         let (now, tenant) = (self.sent_codes.now(), Some(attempt.tenant));
-        let limit = SendLimit::for_send_method(attempt.method, &self.limits);
+        let limit = SendLimit::for_send_method(attempt.method);
         let kept_until = SentCodes::forgotten_at(limit, now);
         let mut counts = Vec::with_capacity(2);
         let mut rows = ids.into_iter().zip(rows);
@@ -413,7 +413,7 @@ impl Guard {
         contact: &Contact,
         keyed: &Keyed,
     ) -> Result<bool, StoreError> {
-        let limit = SendLimit::for_send_method(method, &self.limits).without_interval();
+        let limit = SendLimit::for_send_method(method).without_interval();
         let row = keyed.hash("notices", [submitted::address(contact, keyed).as_bytes()]);
         Ok(self.count_sent(tenant, &row, (method, limit)).await?.is_ok())
     }

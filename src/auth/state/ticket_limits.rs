@@ -94,7 +94,7 @@ impl Guard {
         let kept_until = |now: UnixTime| match place.purpose {
             // the browser can't guess after its login has ended
             TicketPurpose::SignUp => now + self.limits.absolute_timeout,
-            _ => Throttle::forgotten_at(&self.limits, now),
+            _ => Throttle::forgotten_at(now),
         };
         let count = |row: Option<&Throttle>, now| match row.copied().unwrap_or_default().count(&self.limits, now) {
             Ok(next) => Change::Put(next, kept_until(now), Ok(())),

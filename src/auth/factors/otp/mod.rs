@@ -25,7 +25,10 @@ use crate::{
     },
     delivery::{Channel, Message},
     event::EventKind,
-    login::{BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, SendRefused, Subject},
+    login::{
+        BoundUser, Challenge, DIGITS, LoginCall, LoginError, OneTimeCode, OpenCode, RESEND_INTERVAL, SendRefused,
+        Subject,
+    },
     policy::{EnrolledFactors, Method},
     store::{StoreError, StoreErrorKind, batch::Batch},
     user::{Account, Contact, EmailAddress, Identifier, PhoneNumber},
@@ -98,7 +101,7 @@ pub(crate) async fn send_login_code(step: LoginStep<'_>, method: Method, channel
         channel: channel.as_str(),
         digits: DIGITS,
         expires_in: ceil_seconds(limits.code_lifetime),
-        resend_in: ceil_seconds(limits.resend_interval),
+        resend_in: ceil_seconds(RESEND_INTERVAL),
     };
     Ok(answer::login_progress(view, BTreeMap::from([("challenge", challenge)])))
 }
