@@ -949,7 +949,7 @@ async fn the_server_reports_errors_in_its_file() {
             "clients: \"app\": redirect URI: http://app.example/",
         ),
         ("policy", "[\"password\"]", "[\"sms\"]", "sms"),
-        ("tenant", "name = \"acme\"", "name = \"globex\"", "tenants: no tenant has the name \"acme\""),
+        ("tenant", "name = \"acme\"", "name = \"globex\"", "clients: \"web\": no tenant has the name \"acme\""),
         ("seal", "AAECAwQF", "AAECAw", "tokens: seal: must be 32 bytes in base64url"),
         ("algorithm", "EdDSA", "none", "tokens: algorithm: unknown algorithm: use ES256, EdDSA or RS256"),
         ("e-mail", "email = \"ada@example.com\"", "email = \"ada\"", "users: \"u-1\": an e-mail address must be"),

@@ -3,10 +3,10 @@
 use std::error::Error;
 
 use tollgate::{
-    AuthService, EventLog, Passkeys, Secret, Tenant, Totp,
+    AuthService, ClientIp, ConfigError, EventLog, Passkeys, Secret, StoredUsers, Tenant, Totp,
     auth::{AuthServiceBuilder, Pages, SignUp},
     limit::AnyLimiter,
-    store::AnyStore,
+    store::{AnyStore, Memory},
 };
 
 use crate::{
@@ -80,6 +80,19 @@ pub(crate) async fn service(
         eprintln!("All sessions, logins and tokens have ended.");
     }
     Ok(auth)
+}
+
+/// An issuer with which other settings are checked.
+pub(crate) const LOCALHOST: &str = "http://localhost";
+
+/// Checks an issuer and settings of the login service by themselves.
+pub(crate) fn check(
+    issuer: &str,
+    set: impl FnOnce(AuthServiceBuilder) -> Result<AuthServiceBuilder, ConfigError>,
+) -> Result<(), ConfigError> {
+    let store = AnyStore::from(Memory::new());
+    let auth = AuthService::builder(issuer, store.clone()).users(StoredUsers::new(store)).client_ip(ClientIp::peer());
+    set(if is_plain(issuer) { auth.insecure_loopback() } else { auth })?.build().map(drop)
 }
 
 /// Lets the users of the demo sign in to this site, and manage passkeys, authenticator apps and sessions at

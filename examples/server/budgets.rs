@@ -3,15 +3,18 @@
 use std::{collections::HashSet, error::Error, path::Path};
 
 use serde::Deserialize;
-use tollgate::{ApiKeys, Plans, Quota, Tenant};
+use tollgate::{ApiKeys, ConfigError, Plans, Quota, Tenant};
+use toml::Spanned;
 
-use crate::{demo::KEY_HEADER, secret_text::SecretText};
+use crate::{demo::KEY_HEADER, problems::Problems, secret_text::SecretText};
 
 /// The part of a budget that strangers can't spend.
 const RESERVE: f64 = 0.5;
 /// One address may send a tenth of the largest budget without a key or a token, but enough for three logins.
 const PER_ADDRESS: u32 = 10;
 const LEAST_PER_ADDRESS: u32 = 30;
+/// The length of the shortest API key, as of the operator's key.
+const SHORTEST_KEY: usize = 16;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,35 +27,68 @@ pub(crate) struct WrittenTenant {
 }
 
 pub(crate) struct Budgets {
-    pub(crate) known: HashSet<Tenant>,
+    pub(crate) known: Known,
     pub(crate) keys: ApiKeys,
     pub(crate) plans: Plans,
-    pub(crate) per_address: Quota,
+    pub(crate) per_address: Option<Quota>,
+}
+
+/// The names of the tenants, unless some of them could not be read.
+pub(crate) struct Known(Option<HashSet<String>>);
+
+impl Known {
+    pub(crate) fn check(&self, name: &str) -> Result<(), String> {
+        match &self.0 {
+            Some(names) if !names.contains(name) => Err(format!("no tenant has the name {name:?}")),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Budgets {
     pub(crate) fn read(
-        tenants: Vec<WrittenTenant>,
-        per_address: Option<u32>,
+        tenants: &[Spanned<WrittenTenant>],
+        per_address: Option<&Spanned<u32>>,
         directory: &Path,
-    ) -> Result<Self, Box<dyn Error>> {
-        let largest = tenants.iter().map(|tenant| tenant.per_minute).max().unwrap_or_default();
-        let per_address = per_address.unwrap_or((largest / PER_ADDRESS).max(LEAST_PER_ADDRESS));
+        problems: &mut Problems<'_>,
+    ) -> Result<Self, ConfigError> {
         // requests without one of these tenants have a budget, too
-        let plans = Plans::new(Quota::per_minute(600)?);
-        let (mut known, mut keys) = (HashSet::new(), ApiKeys::new(KEY_HEADER)?);
-        for WrittenTenant { name, per_minute, reserve, api_keys } in tenants {
-            let tenant = Tenant::parse(&name).map_err(|error| format!("tenants: {name:?}: {error}"))?;
-            let quota = Quota::per_minute(per_minute).and_then(|quota| quota.with_name("per-minute"));
-            let quota = quota.and_then(|quota| quota.reserve(reserve.unwrap_or(RESERVE)))?;
-            plans.set(tenant.clone(), quota);
-            for key in api_keys {
-                let key = key.read(directory).map_err(|error| format!("tenants: {name:?}: api_keys: {error}"))?;
-                keys = keys.key(key, &name)?;
+        let (plans, keys) = (Plans::new(Quota::per_minute(600)?), ApiKeys::new(KEY_HEADER)?);
+        for entry in tenants {
+            let place = format!("tenants: {:?}: ", entry.get_ref().name);
+            if let Some((tenant, quota)) = problems.read(&place, entry, WrittenTenant::plan) {
+                plans.set(tenant, quota);
             }
-            known.insert(tenant);
+            for key in &entry.get_ref().api_keys {
+                problems.read(&place, entry, |tenant| tenant.add_key(key, &keys, directory));
+            }
         }
-        let per_address = Quota::per_minute(per_address).and_then(|quota| quota.with_name("per-address"));
-        Ok(Self { known, keys, plans, per_address: per_address? })
+        let is_complete = !problems.is_incomplete("tenants");
+        let names = || tenants.iter().map(|tenant| tenant.get_ref().name.clone()).collect();
+        let largest = tenants.iter().map(|tenant| tenant.get_ref().per_minute).max().unwrap_or_default();
+        let quota = |per_minute| Quota::per_minute(per_minute)?.with_name("per-address");
+        let per_address = match per_address {
+            Some(written) => problems.read("per_address: ", written, |number| quota(*number)),
+            None => Some(quota((largest / PER_ADDRESS).max(LEAST_PER_ADDRESS))?),
+        };
+        Ok(Self { known: Known(is_complete.then(names)), keys, plans, per_address })
+    }
+}
+
+impl WrittenTenant {
+    fn plan(&self) -> Result<(Tenant, Quota), Box<dyn Error>> {
+        let tenant = Tenant::parse(&self.name)?;
+        let quota = Quota::per_minute(self.per_minute).map_err(|error| format!("per_minute: {error}"))?;
+        let quota = quota.with_name("per-minute")?.reserve(self.reserve.unwrap_or(RESERVE));
+        Ok((tenant, quota.map_err(|error| format!("reserve: {error}"))?))
+    }
+
+    fn add_key(&self, key: &SecretText, keys: &ApiKeys, directory: &Path) -> Result<(), String> {
+        let key = key.read(directory).map_err(|error| format!("api_keys: {error}"))?;
+        if key.len() < SHORTEST_KEY {
+            return Err(format!("api_keys: each must have at least {SHORTEST_KEY} bytes"));
+        }
+        // the clone shares the table
+        keys.clone().key(key, &self.name).map(drop).map_err(|error| format!("api_keys: {error}"))
     }
 }

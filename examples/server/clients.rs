@@ -12,7 +12,7 @@ use crate::{client_secrets, policies::WrittenPolicy, secret_text::SecretText};
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenClient {
     pub(crate) id: String,
-    tenant: String,
+    pub(crate) tenant: String,
     name: Option<String>,
     #[serde(default)]
     redirect_uris: Vec<String>,

@@ -7,6 +7,8 @@ use tollgate::Tenant;
 #[cfg(not(feature = "external-providers"))]
 use crate::help;
 use crate::{
+    auth::{self, LOCALHOST},
+    login_limits::{Lifetimes, Limits},
     login_settings::{LoginSettings, WrittenPasskeys},
     problems::Problems,
     senders::{Senders, WrittenWebhook},
@@ -23,6 +25,18 @@ impl Written {
         };
         let pages = self.account_pages.as_ref();
         let apps = self.authenticator_apps.as_ref();
+        let lifetimes = self.lifetimes.take().map(|written| {
+            problems.read("lifetimes: ", &written, |own| {
+                auth::check(LOCALHOST, |auth| Limits::default().set_on(own.set_on(auth), own, None))
+            });
+            written.into_inner()
+        });
+        let limits = self.limits.take().map(|written| {
+            problems.read("limits: ", &written, |own| {
+                auth::check(LOCALHOST, |auth| own.set_on(auth, &Lifetimes::default(), None))
+            });
+            written.into_inner()
+        });
         let providers = self.providers.iter();
         #[cfg(feature = "external-providers")]
         let providers = providers.filter_map(|written| {
@@ -41,8 +55,8 @@ impl Written {
             passkeys: self.passkeys.take().map(WrittenPasskeys::read),
             apps: apps.and_then(|apps| problems.read("authenticator_apps: ", apps, |apps| apps.read(directory))),
             senders,
-            lifetimes: std::mem::take(&mut self.lifetimes),
-            limits: std::mem::take(&mut self.limits),
+            lifetimes: lifetimes.unwrap_or_default(),
+            limits: limits.unwrap_or_default(),
         }
     }
 }

@@ -8,7 +8,7 @@
 //!   `crates/tollgate-sqlx/examples/server`, which uses databases, replaces only `users.rs` and `storage.rs`.
 //! - `demo.rs` has the tenants, keys and users, `written.rs` and `file.rs` read your own from a file, with `budgets.rs`,
 //!   `clients.rs`, `policies.rs`, `senders.rs`, `providers.rs`, `login_*.rs`, `server_settings.rs` and `secret_text.rs`. `problems.rs`
-//!   collects what is wrong, `check.rs` prints it, `hash_password.rs` hashes a password, and `client_secrets.rs` makes
+//!   collects what is wrong with `toml_parts.rs`, `check.rs` prints it, `hash_password.rs` hashes a password, and `client_secrets.rs` makes
 //!   secrets. `people.rs` and `accounts.rs` keep the accounts in line with the file, and `applied.rs` remembers what
 //!   was applied.
 //! - `api.rs` has the routes, `auth.rs` the login service, `tokens.rs` its tokens, `outbox.rs` and `sent.rs` its one-time codes.
@@ -41,6 +41,7 @@ mod facts;
 mod state;
 mod storage;
 mod help;
+mod toml_parts;
 mod problems;
 mod budgets;
 mod demo;

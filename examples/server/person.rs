@@ -15,7 +15,7 @@ use crate::{secret_text::SecretText, users::AccountTable};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenUser {
-    tenant: String,
+    pub(crate) tenant: String,
     pub(crate) id: String,
     name: Option<String>,
     identifiers: Vec<String>,
@@ -45,8 +45,8 @@ pub(crate) enum Proof {
 impl WrittenUser {
     pub(crate) fn read(&self, line: usize, directory: &Path) -> Result<Person, Box<dyn Error>> {
         let hash = self.password_hash.as_ref().map(|hash| hash.read(directory)).transpose()?;
-        Ok(Person {
-            tenant: Tenant::parse(&self.tenant)?,
+        let person = Person {
+            tenant: Tenant::parse(&self.tenant).map_err(|error| format!("tenant: {:?}: {error}", self.tenant))?,
             id: self.id.clone(),
             name: self.name.clone(),
             identifiers: self.identifiers.clone(),
@@ -54,7 +54,8 @@ impl WrittenUser {
             email: self.email.clone(),
             phone: self.phone.clone(),
             line: Some(line),
-        })
+        };
+        person.without_password().map(|_| person)
     }
 }
 
@@ -75,6 +76,15 @@ impl Person {
 
     /// Returns the account to create.
     pub(crate) async fn account(&self) -> Result<NewUser, Box<dyn Error>> {
+        let user = self.without_password()?;
+        Ok(match &self.password {
+            Some(Proof::Password(password)) => user.password(Passwords::new().hash(Password::new(*password)).await?),
+            Some(Proof::Hash(hash)) => user.password(hash.clone()),
+            None => user,
+        })
+    }
+
+    fn without_password(&self) -> Result<NewUser, Box<dyn Error>> {
         let mut identifiers = self.identifiers.iter().map(Identifier::parse);
         let first = identifiers.next().ok_or("has no identifier")??;
         let mut user = NewUser::new(UserId::parse(&self.id)?, first);
@@ -87,11 +97,7 @@ impl Person {
         for contact in contacts(self.email.as_deref(), self.phone.as_deref())? {
             user = user.contact(contact);
         }
-        Ok(match &self.password {
-            Some(Proof::Password(password)) => user.password(Passwords::new().hash(Password::new(*password)).await?),
-            Some(Proof::Hash(hash)) => user.password(hash.clone()),
-            None => user,
-        })
+        Ok(user)
     }
 
     /// Names the user in a message, with the line of the file.

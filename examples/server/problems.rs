@@ -5,19 +5,23 @@ use std::{error, fmt::Display, ops::Range};
 use serde::de::DeserializeOwned;
 use toml::{
     Spanned,
-    de::{DeTable, DeValue, Deserializer, Error},
+    de::{DeTable, Deserializer, Error},
 };
+
+use crate::toml_parts::remove;
 
 /// The problems that were found, with their places.
 pub(crate) struct Problems<'t> {
     text: &'t str,
     /// With their lines.
     found: Vec<(usize, String)>,
+    /// The settings and lists of which an entry could not be read.
+    incomplete: Vec<String>,
 }
 
 impl<'t> Problems<'t> {
     pub(crate) fn of(text: &'t str) -> Self {
-        Self { text, found: Vec::new() }
+        Self { text, found: Vec::new(), incomplete: Vec::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -28,21 +32,46 @@ impl<'t> Problems<'t> {
         self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
     }
 
-    /// Reads the text without its unknown settings, and notes each of them.
-    pub(crate) fn read_known<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
+    /// Reads the text without the parts that cannot be read, and notes each of them.
+    pub(crate) fn read_all<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         let mut table = DeTable::parse(self.text)?;
+        // names of bad values, with the place of their table: they are not missing
+        let mut bad = Vec::new();
         loop {
             let mut error = match T::deserialize(Deserializer::from(table.clone())) {
                 Ok(read) => return Ok(read),
                 Err(error) => error,
             };
-            let span = error.span().filter(|_| error.message().starts_with("unknown field"));
-            let Some(span) = span.filter(|span| remove_key(table.get_mut(), span)) else {
+            let root = table.span();
+            let Some((span, removed)) =
+                error.span().and_then(|span| Some((span.clone(), remove(table.get_mut(), &root, &span)?)))
+            else {
                 error.set_input(Some(self.text));
                 return Err(error);
             };
-            self.found.push((self.line(span), error.message().to_owned()));
+            let message = error.message();
+            if message.starts_with("unknown field") {
+                self.note(span, message);
+                continue;
+            }
+            let missing = message.strip_prefix("missing field `").map(|name| name.trim_end_matches('`'));
+            if missing.is_none_or(|name| !bad.contains(&(span.clone(), name.to_owned()))) {
+                self.note(span, format_args!("{}: {}", removed.path.join(": "), message.trim_end()));
+            }
+            if let [whole] = &*removed.path {
+                self.incomplete.push(whole.clone());
+            }
+            bad.extend(removed.path.last().map(|name| (removed.table, name.clone())));
         }
+    }
+
+    /// Returns whether this setting, or an entry of this list, could not be read.
+    pub(crate) fn is_incomplete(&self, setting: &str) -> bool {
+        self.incomplete.iter().any(|name| name == setting)
+    }
+
+    pub(crate) fn note(&mut self, span: Range<usize>, problem: impl Display) {
+        self.found.push((self.line(span), problem.to_string()));
     }
 
     /// Reads a value, or notes its line, its name and what is wrong.
@@ -52,9 +81,7 @@ impl<'t> Problems<'t> {
         written: &Spanned<W>,
         read: impl FnOnce(&W) -> Result<T, E>,
     ) -> Option<T> {
-        read(written.get_ref())
-            .map_err(|error| self.found.push((self.line(written.span()), format!("{name}{error}"))))
-            .ok()
+        read(written.get_ref()).map_err(|error| self.note(written.span(), format_args!("{name}{error}"))).ok()
     }
 
     /// Returns the text with one more problem, which has no line.
@@ -66,20 +93,5 @@ impl<'t> Problems<'t> {
         self.found.sort();
         let lines = self.found.iter().map(|(line, problem)| format!("line {line}: {problem}"));
         lines.collect::<Vec<_>>().join("\n")
-    }
-}
-
-/// Removes the setting whose key is here. Returns whether there is one.
-fn remove_key(table: &mut DeTable<'_>, span: &Range<usize>) -> bool {
-    let key = table.keys().find(|key| key.span() == *span).cloned();
-    key.is_some_and(|key| table.remove(&key).is_some())
-        || table.iter_mut().any(|(_, value)| remove_key_within(value.get_mut(), span))
-}
-
-fn remove_key_within(value: &mut DeValue<'_>, span: &Range<usize>) -> bool {
-    match value {
-        DeValue::Table(table) => remove_key(table, span),
-        DeValue::Array(values) => values.iter_mut().any(|value| remove_key_within(value.get_mut(), span)),
-        _ => false,
     }
 }

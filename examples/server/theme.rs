@@ -13,6 +13,8 @@ use tollgate::{
     auth::{Colors, Pages},
 };
 
+use crate::auth;
+
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Theme {
@@ -41,28 +43,30 @@ struct WrittenColors {
 }
 
 impl Theme {
-    /// Reads the logo from the directory of the configuration file. The login service checks the values.
-    pub(crate) fn read(self, directory: &Path) -> Result<Pages, Box<dyn Error>> {
+    /// Reads the logo from the directory of the configuration file.
+    pub(crate) fn read(&self, directory: &Path) -> Result<Pages, Box<dyn Error>> {
         let mut pages = Pages::new().colors(self.colors.read()).dark_colors(self.dark_colors.read());
-        if let Some(WrittenLogo { name, file }) = self.logo {
+        if let Some(WrittenLogo { name, file }) = &self.logo {
             let path = directory.join(file);
             let image = fs::read(&path).map_err(|error| format!("pages.logo: {}: {error}", path.display()))?;
             pages = pages.logo(name, image);
         }
-        for (language, texts) in self.texts {
+        for (language, texts) in &self.texts {
             let language = language.parse().map_err(|error| format!("pages.texts: {error}"))?;
-            pages = pages.texts(language, texts);
+            pages = pages.texts(language, texts.clone());
         }
+        let checked = auth::check(auth::LOCALHOST, |auth| Ok(auth.pages(pages.clone())));
+        checked.map_err(|error| format!("pages: {error}"))?;
         Ok(pages)
     }
 }
 
 impl WrittenColors {
-    fn read(self) -> Colors {
-        let colors = self.accent.into_iter().fold(Colors::new(), Colors::accent);
-        let colors = self.background.into_iter().fold(colors, Colors::background);
-        let colors = self.card.into_iter().fold(colors, Colors::card);
-        self.text.into_iter().fold(colors, Colors::text)
+    fn read(&self) -> Colors {
+        let colors = self.accent.iter().fold(Colors::new(), Colors::accent);
+        let colors = self.background.iter().fold(colors, Colors::background);
+        let colors = self.card.iter().fold(colors, Colors::card);
+        self.text.iter().fold(colors, Colors::text)
     }
 }
 

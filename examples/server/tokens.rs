@@ -11,6 +11,7 @@ use tollgate::{
 };
 
 use crate::{
+    auth,
     explain::explained,
     secret_text::{SecretText, Span},
 };
@@ -56,14 +57,17 @@ impl Written {
         let secrets = |name: &str, texts: &[SecretText]| {
             texts.iter().map(|text| secret(name, text)).collect::<Result<Vec<_>, _>>()
         };
-        Ok(TokenSettings {
+        let settings = TokenSettings {
             algorithm,
             seal: self.seal.as_ref().map(|text| secret("seal", text)).transpose()?,
             older_seals: secrets("older_seals", &self.older_seals)?,
             dpop_nonces: self.dpop_nonces.as_ref().map(|text| secret("dpop_nonces", text)).transpose()?,
             introspectors: secrets("introspectors", &self.introspectors)?,
             lifetimes: [self.access_lifetime, self.refresh_lifetime, self.session_refresh_lifetime, self.rotate_every],
-        })
+        };
+        let checked = auth::check(auth::LOCALHOST, |auth| Ok(settings.set_on(auth)));
+        checked.map_err(|error| format!("tokens: {error}"))?;
+        Ok(settings)
     }
 }
 

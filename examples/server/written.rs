@@ -27,14 +27,13 @@ pub(crate) struct Written {
     pub(crate) data: Option<PathBuf>,
     pub(crate) event_log: Option<PathBuf>,
     pub(crate) metrics_listen: Option<Spanned<SocketAddr>>,
-    pub(crate) issuer: Option<String>,
-    #[serde(default)]
-    pub(crate) proxies: Vec<String>,
+    pub(crate) issuer: Option<Spanned<String>>,
+    pub(crate) proxies: Option<Spanned<Vec<String>>>,
     pub(crate) operator_key: Option<Spanned<SecretText>>,
     #[serde(default)]
     pub(crate) insecure_print_codes: bool,
     pub(crate) account_pages: Option<Spanned<String>>,
-    pub(crate) per_address: Option<u32>,
+    pub(crate) per_address: Option<Spanned<u32>>,
     #[serde(default)]
     pub(crate) leases: bool,
     #[serde(default)]
@@ -52,16 +51,14 @@ pub(crate) struct Written {
     #[cfg(not(feature = "external-providers"))]
     #[serde(default)]
     pub(crate) providers: Vec<Spanned<serde::de::IgnoredAny>>,
+    pub(crate) pages: Option<Spanned<Theme>>,
+    pub(crate) lifetimes: Option<Spanned<Lifetimes>>,
+    pub(crate) limits: Option<Spanned<Limits>>,
+    /// Required, which `Tenants::read` checks.
+    pub(crate) tenants: Option<Vec<Spanned<WrittenTenant>>>,
     #[serde(default)]
-    pub(crate) pages: Theme,
-    #[serde(default)]
-    pub(crate) lifetimes: Lifetimes,
-    #[serde(default)]
-    pub(crate) limits: Limits,
-    pub(crate) tenants: Vec<WrittenTenant>,
     pub(crate) clients: Vec<Spanned<WrittenClient>>,
-    #[serde(default)]
-    pub(crate) policies: WrittenPolicies,
+    pub(crate) policies: Option<Spanned<WrittenPolicies>>,
     #[serde(default)]
     pub(crate) users: Vec<Spanned<WrittenUser>>,
 }

@@ -101,6 +101,94 @@ async fn a_check_reports_all_bad_values_with_their_lines_and_unknown_keys() {
 }
 
 #[tokio::test]
+async fn a_check_reports_many_mistakes_at_once_and_none_that_follows_from_another() {
+    let text = r#"listen = "here"
+account_pages = "nope"
+operator_key = "short"
+per_address = 0
+issuer = "https://login.example.com"
+[lifetimes]
+session = "24 hours"
+code = "0s"
+[pages]
+home_url = 5
+colors = { accent = "greenish" }
+[limits]
+per_hour = 1
+code_attempts = 300
+[policies]
+default = { steps = 9 }
+[[tenants]]
+name = "acme"
+per_minute = 0
+api_keys = ["abc"]
+[[tenants]]
+name = "globex"
+per_minute = 10
+api_keys = ["an-api-key-of-globex", 5]
+[[clients]]
+id = "web"
+tenant = "gloex"
+scopes = ["openid"]
+[[clients]]
+id = "app"
+tenant = "globex"
+scopes = "openid"
+colour = 1
+[[users]]
+tenant = "acme"
+id = "u-1"
+email = "ada"
+[[users]]
+tenant = "acme"
+id = "u-2"
+identifiers = []
+[[users]]
+tenant = "acme"
+id = 3
+identifiers = 4
+"#;
+    let (code, problems) = check("many", text).await;
+    assert_eq!(code, Some(2), "{problems}");
+    let short = |problem: &str| problem.split(", expected").next().unwrap().to_owned();
+    let found: Vec<String> = problems.lines().skip(1).map(short).collect();
+    assert_eq!(
+        found,
+        [
+            "line 1: listen: here: must be an address and a port, such as localhost:8080.",
+            "line 2: account_pages: no tenant has the name \"nope\"",
+            "line 3: operator_key: operator key: (not shown) is not usable: must have at least 16 bytes",
+            "line 4: per_address: quota limit: 0 is not usable: must be at least 1",
+            "line 5: proxies: an https issuer needs a proxy in front: add its address, such as \"127.0.0.1\"",
+            "line 6: lifetimes: login code_lifetime: 0ns is not usable: must be 1 to 10 minutes",
+            "line 7: lifetimes: session: \"24 hours\" is not a time: write it like \"90s\", \"10m\", \"24h\" or \"30d\"",
+            "line 9: pages: color: greenish is not usable: must be like #1f5fbf or #15b",
+            "line 10: pages: home_url: invalid type: integer `5`",
+            "line 13: unknown field `per_hour`",
+            "line 14: limits: code_attempts: invalid value: integer `300`",
+            "line 15: policies: default: policy: 9 steps is not usable: must have 1 to 6 steps",
+            "line 17: tenants: \"acme\": api_keys: each must have at least 16 bytes",
+            "line 17: tenants: \"acme\": per_minute: quota limit: 0 is not usable: must be at least 1",
+            "line 24: tenants: api_keys: a secret is a text, { file = \"path\" } or { env = \"NAME\" }",
+            "line 25: clients: \"web\": clients: web is not usable: must have a redirect URI",
+            "line 25: clients: \"web\": no tenant has the name \"gloex\"",
+            "line 32: clients: scopes: invalid type: string \"openid\"",
+            "line 33: unknown field `colour`",
+            "line 34: users: missing field `identifiers`",
+            "line 38: users: \"u-2\": has no identifier",
+            "line 44: users: id: invalid type: integer `3`",
+            "line 45: users: identifiers: invalid type: integer `4`",
+        ],
+        "{problems}"
+    );
+    // the tenants of these clients may be the one that could not be read
+    let lost = "[[tenants]]\nname = \"acme\"\n[[clients]]\nid = \"web\"\ntenant = \"acme\"\nscopes = [\"openid\"]\n\
+                redirect_uris = [\"https://acme.example/\"]\n";
+    let (_, problems) = check("lost", lost).await;
+    assert_eq!(problems.lines().skip(1).collect::<Vec<_>>(), ["line 1: tenants: missing field `per_minute`"]);
+}
+
+#[tokio::test]
 async fn settings_without_their_feature_are_refused_with_the_command_that_has_it() {
     for (table, feature) in [("smtp", "smtp"), ("sms", "webhook"), ("providers", "external-providers")] {
         let required = ["host", "from", "url", "key", "name", "client_id", "secret"];

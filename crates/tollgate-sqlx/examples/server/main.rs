@@ -41,6 +41,8 @@ mod state;
 mod storage;
 #[path = "../../../../examples/server/help.rs"]
 mod help;
+#[path = "../../../../examples/server/toml_parts.rs"]
+mod toml_parts;
 #[path = "../../../../examples/server/problems.rs"]
 mod problems;
 #[path = "../../../../examples/server/budgets.rs"]
