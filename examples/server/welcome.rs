@@ -1,8 +1,13 @@
 //! The text that the server prints at the start.
 
-use crate::demo::{ACME_KEY, CALLBACK, GLOBEX_KEY, KEY_HEADER, OPERATOR_KEY, PEOPLE};
+use crate::{
+    auth,
+    demo::{ACME_KEY, CALLBACK, GLOBEX_KEY, KEY_HEADER, OPERATOR_KEY, PEOPLE},
+    facts::Facts,
+    login_settings::LoginSettings,
+};
 
-/// Links to open, and commands to try.
+/// Links of the demo to open, and commands to try.
 pub(crate) fn welcome(origin: &str) -> String {
     let [ada, grace] = &PEOPLE;
     format!(
@@ -30,6 +35,21 @@ Log in from a shell (needs openssl). The script creates a verifier, gets tokens 
         space = " ".repeat(origin.len()),
         script = script(origin),
     )
+}
+
+/// Links of a server with a file of its own.
+pub(crate) fn links(origin: &str, facts: &Facts, login: &LoginSettings) -> String {
+    let issuer = facts.issuer.as_deref().unwrap_or(origin).trim_end_matches('/');
+    let site = auth::site(issuer);
+    let mut text = format!("Listening on {origin}\n");
+    if login.account_pages.is_some() {
+        text += &format!("Users sign in at {issuer}/sign-in, and manage their accounts at {issuer}/account/security\n");
+    }
+    let keys = match facts.operator_key {
+        Some(_) => "the operator's key, or with the API key of a tenant",
+        None => "the API key of a tenant",
+    };
+    text + &format!("The event log is at {site}/events/, with {keys}\n")
 }
 
 /// Returns a shell script that gets a token by playing a client and its user. Each challenge works for one login only, so

@@ -30,7 +30,19 @@ async fn the_printed_example_is_accepted_as_it_is_and_with_all_settings() {
     assert_eq!(String::from_utf8(printed.stdout).unwrap(), SHIPPED);
     let (code, summary) = check("shipped", SHIPPED).await;
     assert_eq!(code, Some(0), "{summary}");
-    assert!(summary.contains("no problems\nissuer: http://localhost and the port\nlistens on: localhost:8080\n"));
+    assert!(
+        summary.contains("no errors\nissuer: http://localhost and the port\nlistens on: localhost:8080\n"),
+        "{summary}"
+    );
+    // the user of the example has no password
+    let line = SHIPPED.lines().position(|line| line == "[[users]]").unwrap() + 1;
+    let warning = format!("\nwarning: line {line}: users: \"u-1\" cannot sign in: set password_hash\n");
+    assert!(summary.ends_with(&warning), "{summary}");
+    let (_, summary) = check("password", &sample(|_| false)).await;
+    assert!(summary.contains(": no problems\n") && summary.contains("\nusers sign in with: passwords\n"), "{summary}");
+    let (_, summary) = check("printed", &SHIPPED.replace("# insecure_print_codes", "insecure_print_codes")).await;
+    let ways = "passwords, codes by e-mail (printed), codes by text message (printed), codes by WhatsApp (printed)";
+    assert!(summary.contains(": no problems\n") && summary.contains(&format!("sign in with: {ways}\n")), "{summary}");
 
     let (code, summary) = check("settings", &sample(|key| is_possible(key) || key == "data")).await;
     assert_eq!(code, Some(0), "{summary}");
@@ -282,7 +294,12 @@ async fn counters_are_served_on_a_listener_of_their_own() {
 
     let path = config("counters", &sample(|key| key == "metrics_listen"));
     let mut server = Example::start("server", &["--config", path.to_str().unwrap(), "--listen=127.0.0.1:0"]).await;
-    let line = server.line().await;
+    let line = loop {
+        let line = server.line().await;
+        if line.starts_with("Metrics at ") {
+            break line;
+        }
+    };
     let address = line.strip_prefix("Metrics at http://").unwrap().strip_suffix("/metrics").unwrap().parse().unwrap();
     let mut browser = server.browser();
     browser.log_in(&APP, "ada", "correct horse battery staple").await;
