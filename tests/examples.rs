@@ -363,12 +363,19 @@ async fn the_server_logs_a_user_in_from_its_page_to_the_account_and_out() {
         assert_eq!(browser.open(&callback).await.status, 400);
 
         let account = browser.open("/account").await;
-        assert!(account.text.contains("as <strong>ada</strong> of acme, by pwd"), "{}", account.text);
+        let ways = if client == "demo-mfa" { "a password and a code" } else { "a password" };
+        let shown = format!("as <strong>Ada Lovelace</strong> of acme, with {ways}.");
+        assert!(account.text.contains(&shown), "{}", account.text);
+        assert!(account.text.contains("the applications that you allowed"), "{}", account.text);
+        assert_eq!(browser.open("/account/").await.header("location"), "/account");
         let stranger = browser.send("POST", "/account/sign-out", &[("origin", "https://evil.example")], "").await;
         assert_eq!(stranger.status, 403);
         let out = browser.send("POST", "/account/sign-out", &[("origin", &origin)], "").await;
         assert_eq!((out.status, out.header("location")), (303, "/demo/"));
         assert_eq!(browser.open("/account").await.header("location"), "/sign-in?return_to=%2Faccount");
+        // a tab that was left open ends where the first one did
+        let again = browser.send("POST", "/account/sign-out", &[("origin", &origin)], "").await;
+        assert_eq!((again.status, again.header("location")), (303, "/demo/"));
     }
 
     let operator = [("x-operator-key", "demo-operator-key")];
@@ -444,7 +451,7 @@ async fn in_a_real_browser_a_user_logs_in_from_the_demo_page_and_out_again() {
     tab.complaints();
 
     tab.click("a[href$=account]").await;
-    tab.until("document.body.textContent.includes('as ada of acme, by pwd, otp, sms, mfa')").await;
+    tab.until("document.body.textContent.includes('as Ada Lovelace of acme, with a password and a code.')").await;
     tab.click("button").await;
     tab.until("location.pathname === '/demo/'").await;
     tab.open(&format!("{}/account", server.origin)).await;
@@ -473,7 +480,7 @@ async fn in_a_real_browser_the_demo_page_logs_out_the_user_it_logged_in() {
     tab.until("location.pathname === '/callback'").await;
     tab.until("document.getElementById('answer').textContent.includes('Grace Hopper')").await;
     tab.open(&format!("{origin}/account")).await;
-    tab.until("document.body.textContent.includes('as grace of acme, by pwd')").await;
+    tab.until("document.body.textContent.includes('as Grace Hopper of acme, with a password.')").await;
 
     // another client accepts the proof of the session after the user confirms
     let goes_on = "!document.getElementById('going').hidden && document.querySelector('#going button').textContent";
@@ -641,7 +648,7 @@ async fn a_user_signed_in_to_one_demo_client_needs_only_the_missing_steps_at_ano
             browser.finish(client, &id).await;
         }
     }
-    assert!(browser.open("/account").await.text.contains("by pwd, otp, mfa"));
+    assert!(browser.open("/account").await.text.contains("with a password and a code."));
     let (_, required, next) = begin(&mut browser, &web, members!({ "acr_values": "two-steps" })).await;
     assert_eq!((required, next), (2.into(), Value::Null));
 }
@@ -722,7 +729,7 @@ async fn everything_the_server_stores_in_a_directory_survives_a_restart() {
 
     let second = Example::start("server", &["--listen", &server.address.to_string(), "--data", data]).await;
     let account = browser.open("/account").await;
-    assert!(account.text.contains("<strong>grace</strong>"), "{}", account.text);
+    assert!(account.text.contains("<strong>Grace Hopper</strong>"), "{}", account.text);
     // the signing keys are the same, and the refresh token works
     let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
     assert_eq!(browser.send("GET", "/api/me", &[("authorization", &bearer)], "").await.json()["subject"], "grace");

@@ -49,6 +49,7 @@ pub(crate) async fn app(
         (facts.tokens.clone(), facts.client_ip.clone(), facts.operator_key.clone());
 
     let shared = Shared { issuer, store, users: &state.users, ends_sessions, limiter: &limiter, log };
+    let has_account_pages = login.account_pages.is_some();
     let outbox = Outbox::new();
     let auth = auth::service(&shared, facts, login, &outbox).await?;
 
@@ -87,11 +88,13 @@ pub(crate) async fn app(
         .fallback_service(auth.clone());
     let routes = match is_demo {
         true => routes
-            // sends others to the sign-in and back
-            .merge(account::router(auth.clone()).layer(auth.session_layer().required()))
+            .merge(account::router(auth.clone(), state.users.clone()))
             .merge(pages::router(issuer, outbox))
             .route("/", get(async || Redirect::to("/demo/")))
             .method_not_allowed_fallback(pages::method_not_allowed),
+        false if has_account_pages => {
+            routes.merge(account::starts(issuer.strip_prefix(site).unwrap_or_default().trim_end_matches('/')))
+        }
         false => routes,
     };
     let has_own_name = site == origin && origin.starts_with("http://localhost:");

@@ -201,6 +201,33 @@ identifiers = 4
 }
 
 #[tokio::test]
+async fn a_server_for_accounts_needs_no_clients_and_leads_to_their_pages() {
+    let text = sample(|key| ["account_pages", "seal"].contains(&key));
+    let (clients, rest) = text.split_once("\n[[clients]]").unwrap();
+    let text = clients.to_owned() + &rest[rest.find("\n[policies]").unwrap()..];
+    for (name, issuer, path) in [("accounts", "", ""), ("accounts-below", "http://localhost:8080/auth", "/auth")] {
+        let text = if issuer.is_empty() { text.clone() } else { format!("issuer = {issuer:?}\n{text}") };
+        let file = config(name, &text);
+        let mut server = Example::start("server", &["--config", file.to_str().unwrap(), "--listen=127.0.0.1:0"]).await;
+        fs::remove_file(file).unwrap();
+        let site = if issuer.is_empty() { server.origin.clone() } else { "http://localhost:8080".to_owned() };
+        let pages = format!("{site}{path}");
+        assert_eq!(
+            [server.line().await, server.line().await],
+            [
+                format!("Users sign in at {pages}/sign-in, and manage their accounts at {pages}/account/security"),
+                format!("The event log is at {site}/events/, with the operator's key, or with the API key of a tenant"),
+            ]
+        );
+        let mut browser = server.browser();
+        for start in ["/".to_owned(), format!("{path}/account"), format!("{path}/account/")] {
+            assert_eq!(browser.open(&start).await.header("location"), format!("{path}/account/security"), "{start}");
+        }
+        assert_eq!(browser.open(&format!("{path}/account/security")).await.status, 303);
+    }
+}
+
+#[tokio::test]
 async fn settings_without_their_feature_are_refused_with_the_command_that_has_it() {
     for (table, feature) in [("smtp", "smtp"), ("sms", "webhook"), ("providers", "external-providers")] {
         let required = ["host", "from", "url", "key", "name", "client_id", "secret"];
