@@ -83,7 +83,20 @@ pub(crate) fn demo_pages(origin: &str) -> Pages {
     let german_perhaps = format!(
         "Falls {{address}} Ihnen gehört, haben wir einen Code mit {{digits}} Ziffern gesendet. In dieser Demo finden Sie ihn unter {at}"
     );
+    let join = format!(
+        "We have sent an e-mail to {{address}}. Enter the code of {{digits}} digits from it. In this demo you find it at {at}"
+    );
+    let german_join = format!(
+        "Wir haben eine E-Mail an {{address}} gesendet. Geben Sie den Code mit {{digits}} Ziffern daraus ein. In dieser Demo finden Sie sie unter {at}"
+    );
+    let contact = format!(
+        "A code was sent to {{contact}}. Enter it to confirm that it is yours. In this demo you find it at {at}"
+    );
+    let german_contact = format!(
+        "Ein Code wurde an {{contact}} gesendet. Geben Sie ihn ein, um zu bestätigen, dass Sie dort erreichbar sind. In dieser Demo finden Sie ihn unter {at}"
+    );
+    let keys = ["login.code_sent", "login.code_maybe_sent", "login.code_join", "account.contact_sent"];
     Pages::new()
-        .texts(Language::English, [("login.code_sent", &*sent), ("login.code_maybe_sent", &*perhaps)])
-        .texts(Language::German, [("login.code_sent", &*german), ("login.code_maybe_sent", &*german_perhaps)])
+        .texts(Language::English, keys.into_iter().zip([sent, perhaps, join, contact]))
+        .texts(Language::German, keys.into_iter().zip([german, german_perhaps, german_join, german_contact]))
 }

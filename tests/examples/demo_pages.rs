@@ -85,6 +85,15 @@ async fn the_pages_of_the_demo_are_accessible_and_fit_a_phone() {
     tab.until("!document.getElementById('all').hidden").await;
     assert_eq!(tab.ask("document.querySelector('main > p > a').href").await.unwrap(), format!("{origin}/demo/"));
     inspector.inspect(&mut tab, "demo-security").await;
+    // the code for a new contact is there, too, and that of a sign-up
+    tab.click("#add-email").await;
+    enter(&mut tab, &[("contact-value", "ada@example.org")]).await;
+    tab.until(&format!("document.querySelector('#contact-sent a')?.href === '{origin}/demo/outbox'")).await;
+    inspector.inspect(&mut tab, "demo-contact").await;
+    open(&mut tab, "/sign-up?return_to=/account/security").await;
+    let word = "JSON.parse(document.getElementById('words').textContent)['login.code_join']";
+    assert!(tab.ask(word).await.unwrap().as_str().unwrap().ends_with(&format!("find it at {origin}/demo/outbox")));
+    open(&mut tab, "/account/security").await;
     open(&mut tab, "/logout").await;
     tab.click("button").await;
     tab.until("location.pathname === '/logout' && !document.querySelector('form') && document.querySelector('main a')")

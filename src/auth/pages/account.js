@@ -46,6 +46,13 @@ function element(tag, properties, ...children) {
   return it;
 }
 
+// Shows a text. An address of this site in it becomes a link, which leaves this page open.
+function showText(it, text) {
+  it.replaceChildren(...text.split(/(\s+|[.,]+(?=\s|$))/).map((part) => part.startsWith(`${location.origin}/`)
+    ? element("a", { href: part, target: "_blank", textContent: part })
+    : part));
+}
+
 const { lang } = document.documentElement;
 const locale = navigator.languages.find((it) => it.split("-")[0] === lang) ?? lang;
 const day = new Intl.DateTimeFormat(locale, { dateStyle: "medium" });
@@ -296,7 +303,7 @@ async function sendContactCode() {
     throw thrown;
   }
   at("contact-form").hidden = true;
-  at("contact-sent").textContent = word("account.contact_sent", { contact });
+  showText(at("contact-sent"), word("account.contact_sent", { contact }));
   at("contact-code").value = "";
   at("contact-proof").hidden = false;
   at("contact-code").focus();
