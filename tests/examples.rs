@@ -1062,6 +1062,12 @@ async fn the_server_reports_errors_in_its_arguments() {
         assert!(error.contains(says), "{arguments:?}: {error}");
         assert!(output.stdout.is_empty());
     }
+    let file = config("a-file", "");
+    let output = run("server", &["--data", file.to_str().unwrap()]).await;
+    let error = String::from_utf8(output.stderr).unwrap();
+    let says = "is a file: name a directory, which is created if there is none";
+    assert_eq!(error, format!("--data {}: {says}\n", file.display()));
+    fs::remove_file(file).unwrap();
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let taken = other.local_addr().unwrap().to_string();
     let output = run("server", &["--listen", &taken]).await;

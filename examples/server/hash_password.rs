@@ -8,10 +8,16 @@ use std::{
 
 use tollgate::{Password, Passwords};
 
+/// New passwords that users choose on the pages have at least this many characters.
+const SHORT: usize = 15;
+
 pub(crate) async fn print() -> Result<(), Box<dyn Error>> {
     let password = read()?;
     if password.is_empty() {
         return Err("--hash-password: there is no password on the standard input".into());
+    }
+    if password.chars().count() < SHORT {
+        eprintln!("This password is short: the pages of the server accept new ones from {SHORT} characters.");
     }
     println!("{}", Passwords::new().hash(Password::new(password)).await?.as_str());
     Ok(())

@@ -251,6 +251,15 @@ async fn a_hashed_password_signs_its_user_in_and_secrets_come_from_files_and_the
     hashing.stdin.take().unwrap().write_all(b"a pass phrase of mine\n").await.unwrap();
     let hash = String::from_utf8(hashing.wait_with_output().await.unwrap().stdout).unwrap();
     assert!(hash.starts_with("$argon2id$") && hash.ends_with('\n'), "{hash}");
+    for (password, warns) in [("abc\n", true), ("fourteen chars\n", true), ("fifteen letters\n", false)] {
+        let mut hashing = command("server", &["--hash-password"]);
+        let hashing = hashing.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut hashing = hashing.spawn().unwrap();
+        hashing.stdin.take().unwrap().write_all(password.as_bytes()).await.unwrap();
+        let output = hashing.wait_with_output().await.unwrap();
+        assert!(output.stdout.starts_with(b"$argon2id$"));
+        assert_eq!(String::from_utf8(output.stderr).unwrap().contains("This password is short"), warns, "{password}");
+    }
     let empty = command("server", &["--hash-password"]).stdin(Stdio::null()).output().await.unwrap();
     assert_eq!((empty.status.code(), empty.stdout.len()), (Some(1), 0));
 
