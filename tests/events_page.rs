@@ -227,12 +227,19 @@ async fn filters_and_a_pause_choose_what_the_table_shows() {
     assert_eq!(tab.column(2).await, [""; 0]);
     tab.filter("by-time", "").await;
 
+    // a count of before arrives late
+    let mut late = event(EventKind::RateLimited, "hooli");
+    late.at = UnixTime::from_secs(4);
+    log.record(late);
+    tab.until(&has_rows(4)).await;
+    assert_eq!(tab.column(3).await, ["globex", "acme", "acme", "hooli"]);
+
     tab.click("#pause").await;
     log.record(event(EventKind::TenantReset, "initech"));
     tab.until(&says("shown", "Paused: 1 new events.")).await;
-    assert_eq!(tab.column(3).await, ["globex", "acme", "acme"]);
+    assert_eq!(tab.column(3).await, ["globex", "acme", "acme", "hooli"]);
     tab.click("#pause").await;
-    tab.until(&has_rows(4)).await;
+    tab.until(&has_rows(5)).await;
     assert_eq!(tab.column(3).await[0], "initech");
     assert_eq!(tab.complaints(), [""; 0]);
 }

@@ -119,6 +119,7 @@ export class Model {
       this.dropped += MOST_EVENTS;
     }
     if (event.kind === "lost") {
+      event.at = this.now;
       this.lost += event.lost;
       return;
     }

@@ -76,7 +76,7 @@ export class Table {
       && (!seconds || event.at > this.model.now - seconds * 1000);
   }
 
-  // Adds rows for the events since the last call. However many there are, it makes at most `MOST_ROWS` of them.
+  // Adds rows for the events since the last call, by time. However many there are, it makes at most `MOST_ROWS` of them.
   draw(isForced = false) {
     const { model } = this;
     this.tell();
@@ -87,8 +87,14 @@ export class Table {
       if (this.matches(event)) made.push(this.row(event));
     }
     this.next = model.total;
+    // an event that was counted with others arrives later than younger ones
+    made.sort((one, other) => other.event.at - one.event.at);
     const rows = byId("rows");
-    rows.prepend(...made);
+    let next = rows.rows[0] ?? null;
+    for (const row of made) {
+      while (next && next.event.at > row.event.at) next = next.nextElementSibling;
+      rows.insertBefore(row, next);
+    }
     while (rows.rows.length > MOST_ROWS) rows.deleteRow(-1);
     const seconds = Number(byId("by-time").value);
     if (seconds) {
