@@ -77,12 +77,15 @@ async fn a09_the_operator_sees_who_was_guessed_and_that_keys_were() {
         let step = serde_json::json!({"session_id": id, "method": "password", "username": name, "password": "wrong"});
         assert_eq!(browser.call("authenticate", &client, step).await.status, 401);
     }
+    wire.ask("GET /account HTTP/1.1").await;
     let log = wire.ask("GET /events/log HTTP/1.1\nx-operator-key: demo-operator-key").await;
     let log: Value = serde_json::from_str(body(&log)).unwrap();
     let of = |kind: &str| -> Vec<Value> {
         log["events"].as_array().unwrap().iter().filter(|event| event["kind"] == kind).cloned().collect()
     };
     assert_eq!((of("credential_unknown").len(), of("tenant_missing").len()), (1, 1), "{log}");
+    assert_eq!(of("tenant_missing")[0]["reason"], "missing", "{log}");
+    assert_eq!(of("session_refused")[0]["reason"], "no_session", "{log}");
     let failed = of("authn_login_fail");
     assert_eq!(failed.len(), 3, "{log}");
     assert!(failed.iter().all(|event| event["subject"].is_string()), "{log}");

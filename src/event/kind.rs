@@ -32,7 +32,7 @@ pub(crate) use event_kinds;
 
 event_kinds! {
     /// a request with an unknown API key, or another unknown credential, was rejected. A request for the event log
-    /// without a valid key counts too.
+    /// without a valid key counts too, with the reason `event_log`.
     CredentialUnknown = "credential_unknown",
 }
 

@@ -89,10 +89,10 @@ impl EventLog {
         self.0.shared.tally(event);
     }
 
-    /// Counts an event without details, in the time of this log.
-    pub(crate) fn tally_now(&self, kind: EventKind) {
+    /// Counts an event without other details, in the time of this log.
+    pub(crate) fn tally_now(&self, kind: EventKind, reason: Option<&'static str>) {
         let clock = &self.0.shared.clock;
-        self.tally(&Event::new(kind, clock.unix(clock.now())));
+        self.tally(&Event { reason, ..Event::new(kind, clock.unix(clock.now())) });
     }
 
     /// Returns the events that match `query`, oldest first.

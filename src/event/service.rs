@@ -231,7 +231,7 @@ impl Inner {
     fn reader(&self, head: Head<'_>) -> Result<Option<Tenant>, Refusal> {
         match self.access.viewer(head) {
             Viewer::Nobody => {
-                self.log.tally_now(EventKind::CredentialUnknown);
+                self.log.tally_now(EventKind::CredentialUnknown, Some("event_log"));
                 Err((StatusCode::UNAUTHORIZED, "unauthenticated"))
             }
             Viewer::Tenant(own) => Ok(Some(own)),

@@ -142,7 +142,13 @@ impl RateLimitGate {
                 crate::util::trace::warning!("requests are answered with a 500: {error}");
             });
         }
-        self.limiter.local.count_rejection(event);
+        let reason = match error.kind() {
+            _ if event != EventKind::TenantMissing => None,
+            TenantErrorKind::Missing => Some("missing"),
+            TenantErrorKind::Invalid => Some("invalid"),
+            _ => Some("internal"),
+        };
+        self.limiter.local.count_rejection(event, reason);
         let rejection = Rejection::new(kind, error.owned_detail());
         match error.asks_for() {
             Some(challenge) => rejection.header(header::WWW_AUTHENTICATE, challenge),

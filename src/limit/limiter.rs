@@ -340,8 +340,8 @@ impl Limiter {
     }
 
     /// Counts a request that was rejected before a budget was looked at.
-    pub(super) fn count_rejection(&self, kind: EventKind) {
-        self.0.report.report_rejection(kind);
+    pub(super) fn count_rejection(&self, kind: EventKind, reason: Option<&'static str>) {
+        self.0.report.report_rejection(kind, reason);
     }
 
     /// Returns the standing of the key without spending, or `None` if no enforced quota

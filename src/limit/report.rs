@@ -18,7 +18,8 @@ event_kinds! {
     QuotaImpossible = "quota_impossible",
     /// a request of a denied tenant was rejected.
     TenantDenied = "tenant_denied",
-    /// a request was rejected because it has no API key or names no usable tenant.
+    /// a request was rejected because it has no API key or names no usable tenant. The reason is `missing`, `invalid`, or
+    /// `internal` for a mistake of the server.
     TenantMissing = "tenant_missing",
     /// an operator reset the usage of a tenant.
     TenantReset = "tenant_reset",
@@ -96,9 +97,9 @@ impl Report {
         log.tally(&with_standing(event, Some(standing)));
     }
 
-    pub(super) fn report_rejection(&self, kind: EventKind) {
+    pub(super) fn report_rejection(&self, kind: EventKind, reason: Option<&'static str>) {
         if let Some(log) = &self.log {
-            log.tally(&Event::new(kind, self.clock.unix(self.clock.now())));
+            log.tally(&Event { reason, ..Event::new(kind, self.clock.unix(self.clock.now())) });
         }
     }
 

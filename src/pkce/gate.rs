@@ -38,7 +38,7 @@ impl Gate for PkceGate {
         }
         let challenge = CodeChallenge::from_form(head.uri().query().unwrap_or_default());
         if let (Err(_), Some(log)) = (&challenge, &self.log) {
-            log.tally_now(EventKind::PkceRefused);
+            log.tally_now(EventKind::PkceRefused, None);
         }
         MaybeReady::Ready(challenge.map(|challenge| PkcePass(Some(challenge))).map_err(Rejection::from))
     }

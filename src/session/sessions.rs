@@ -38,7 +38,8 @@ event_kinds! {
     SessionUseAfterExpire = "session_use_after_expire",
     /// a cookie named a live session but carried another secret. It may be older than the last rotation, or a guess.
     SessionWrongSecret = "session_wrong_secret",
-    /// a request was rejected or redirected to the login page, because it has no valid session.
+    /// a request was rejected or redirected to the login page, because it has no valid session. The reason is `no_session`, or
+    /// what the session lacks: `proofs` or `claims`.
     SessionRefused = "session_refused",
     /// a request came from a page of a foreign origin, or would have changed something with a session cookie without
     /// naming its origin.
@@ -189,13 +190,13 @@ impl Sessions {
 
     /// Counts a store that failed, or accounts that did.
     pub(super) fn store_failed(&self) {
-        self.tally_kind(EventKind::StoreFailed);
+        self.tally_kind(EventKind::StoreFailed, None);
     }
 
     /// Counts an event without a session, such as a request that was refused before one was known.
-    pub(super) fn tally_kind(&self, kind: EventKind) {
+    pub(super) fn tally_kind(&self, kind: EventKind, reason: Option<&'static str>) {
         if let Some(log) = &self.0.log {
-            log.tally(&Event::new(kind, self.0.clock.unix(self.0.clock.now())));
+            log.tally(&Event { reason, ..Event::new(kind, self.0.clock.unix(self.0.clock.now())) });
         }
     }
 

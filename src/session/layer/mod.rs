@@ -279,7 +279,7 @@ impl Gate for SessionGate {
             return MaybeReady::Ready(self.without_session(|| self.sign_in.location(head)));
         }
         if !self.origins.allow(head, self.sessions.is_loopback()) {
-            self.sessions.tally_kind(EventKind::ForeignOrigin);
+            self.sessions.tally_kind(EventKind::ForeignOrigin, None);
             let detail = match cross_site::names_its_site(head.headers()) {
                 true => "the request comes from another site",
                 false => "the request has neither Origin nor Sec-Fetch-Site, so its site is unknown",
@@ -303,7 +303,7 @@ impl SessionGate {
     /// Returns the answer to a request without a session. `location` finds where a person is sent to sign in.
     fn without_session(&self, location: impl FnOnce() -> Option<HeaderValue>) -> PassResult {
         if self.required {
-            self.sessions.tally_kind(EventKind::SessionRefused);
+            self.sessions.tally_kind(EventKind::SessionRefused, Some("no_session"));
             return Err(SignInRequired::redirect_or(location(), || self.sign_in.unauthenticated()));
         }
         Ok(SessionPass(Some(SessionExtension::Absent(self.sign_in.challenge.clone()))))
@@ -352,7 +352,8 @@ impl SessionGate {
         let Some(shortfall) = self.requirements.shortfall(&session, now).await.map_err(failed)? else {
             return Ok(SessionPass::from_session(session));
         };
-        self.sessions.tally_kind(EventKind::SessionRefused);
+        let reason = if shortfall == Shortfall::Proofs { "proofs" } else { "claims" };
+        self.sessions.tally_kind(EventKind::SessionRefused, Some(reason));
         // a sign-in adds proofs, and no claims
         let location = location.filter(|_| shortfall == Shortfall::Proofs);
         let refusal = || self.requirements.refusal(shortfall, &self.sign_in.challenge);
