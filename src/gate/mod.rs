@@ -1,9 +1,8 @@
 //! The middleware engine: a [`Gate`] decides whether a request may pass, and a [`Pass`]
 //! marks the requests and responses of those that may.
 //!
-//! Rate limits, session checks and PKCE checks of the query are gates without any `poll`
-//! code, and so are your own. A check that must read the body first, such as PKCE in
-//! forms, is a separate service.
+//! Rate limits, session checks and PKCE checks are gates without any `poll` code, and so are
+//! your own. A check that must read the body first is a service of its own.
 //!
 //! ```
 //! use std::{convert::Infallible, future::Ready};

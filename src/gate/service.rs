@@ -25,21 +25,6 @@ impl<S, G, R> Gated<S, G, R> {
     pub(crate) fn new(inner: S, gate: Arc<G>, respond: R) -> Self {
         Self { inner, gate, respond }
     }
-
-    /// Returns the service behind the gate.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// Returns the service behind the gate.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// Removes the gate and returns the service.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
 }
 
 impl<S, G, R, ReqBody, ResBody> Service<Request<ReqBody>> for Gated<S, G, R>

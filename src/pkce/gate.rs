@@ -16,16 +16,10 @@ event_kinds! {
 }
 
 /// Requires a code challenge in the query. Used by [`PkceLayer`](super::PkceLayer).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PkceGate {
-    scope: Scope,
-    log: Option<EventLog>,
-}
-
-impl PkceGate {
-    pub(super) fn new(scope: Scope, log: Option<EventLog>) -> Self {
-        Self { scope, log }
-    }
+    pub(super) scope: Scope,
+    pub(super) log: Option<EventLog>,
 }
 
 impl Gate for PkceGate {

@@ -3,7 +3,12 @@ use std::sync::Arc;
 use tower_layer::Layer;
 
 use super::{gate::PkceGate, scope::Scope};
-use crate::{event::EventLog, gate::Gated, reject::StatusOnly, util::error::ConfigError};
+use crate::{
+    event::EventLog,
+    gate::Gated,
+    reject::StatusOnly,
+    util::{builder::setters, error::ConfigError},
+};
 
 /// Requires an S256 code challenge in the query (RFC 7636 §4.3).
 ///
@@ -18,8 +23,7 @@ use crate::{event::EventLog, gate::Gated, reject::StatusOnly, util::error::Confi
 #[derive(Clone)]
 #[must_use]
 pub struct PkceLayer<R = StatusOnly> {
-    scope: Scope,
-    log: Option<EventLog>,
+    gate: PkceGate,
     respond: R,
 }
 
@@ -34,26 +38,30 @@ impl PkceLayer {
     ///
     /// Returns an error unless `path` is a plain path.
     pub fn new(path: &str) -> Result<Self, ConfigError> {
-        Ok(Self { scope: Scope::path(path)?, log: None, respond: StatusOnly })
+        Ok(Self::in_scope(Scope::path(path)?))
     }
 
     /// Creates a layer that protects all paths, for services that are mounted on a route of their
     /// own.
     pub fn everywhere() -> Self {
-        Self { scope: Scope::EVERYWHERE, log: None, respond: StatusOnly }
+        Self::in_scope(Scope::EVERYWHERE)
+    }
+
+    fn in_scope(scope: Scope) -> Self {
+        Self { gate: PkceGate { scope, log: None }, respond: StatusOnly }
     }
 }
 
 impl<R> PkceLayer<R> {
-    /// Counts rejections in this log, as events of the kind
-    /// [`PkceRefused`](crate::event::EventKind::PkceRefused).
-    pub fn events(self, log: EventLog) -> Self {
-        Self { log: Some(log), ..self }
+    setters! {
+        /// Counts rejections in this log, as events of the kind
+        /// [`PkceRefused`](crate::event::EventKind::PkceRefused).
+        pub fn events(log: EventLog) { gate.log: Some(log) }
     }
 
     /// Sets how rejections are answered; see [`Respond`](crate::reject::Respond).
     pub fn respond_with<R2>(self, respond: R2) -> PkceLayer<R2> {
-        PkceLayer { scope: self.scope, log: self.log, respond }
+        PkceLayer { gate: self.gate, respond }
     }
 }
 
@@ -61,8 +69,8 @@ impl<S, R: Clone> Layer<S> for PkceLayer<R> {
     type Service = Gated<S, PkceGate, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Gated::new(inner, Arc::new(PkceGate::new(self.scope.clone(), self.log.clone())), self.respond.clone())
+        Gated::new(inner, Arc::new(self.gate.clone()), self.respond.clone())
     }
 }
 
-crate::util::fmt::debug_fields!(PkceLayer<R> { scope });
+crate::util::fmt::debug_fields!(PkceLayer<R>, |own| scope: own.gate.scope);

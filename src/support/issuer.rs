@@ -23,12 +23,6 @@ impl Issuer {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| error("must start with https://"))?;
         let host = rest.split('/').next().unwrap_or_default();
         let path = rest.get(host.len()..).unwrap_or_default();
-        let is_host = |byte: u8| {
-            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b':' | b'[' | b']')
-        };
-        if host.is_empty() || !host.bytes().all(is_host) {
-            return Err(error("must have a lower-case host"));
-        }
         let is_path = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'.' | b'_' | b'~');
         let dots = path.split('/').any(|segment| matches!(segment, "." | ".."));
         if path.ends_with('/') || path.contains("//") || dots || !path.bytes().all(is_path) {

@@ -6,7 +6,7 @@ mod sign_in_required;
 
 use std::{any::type_name, error::Error, sync::Arc, time::Duration};
 
-use http::{Extensions, HeaderValue, Uri};
+use http::{Extensions, HeaderValue};
 use serde::Serialize;
 use tower_layer::Layer;
 
@@ -79,29 +79,6 @@ impl<R> SessionLayer<R> {
         ///
         /// Other sessions are ignored. All sessions are ignored if the request names no tenant.
         pub fn tenant(source: impl TenantSource) { gate.tenant: Some(Arc::new(source)) }
-
-        /// Sets where the layer finds the URI that the browser requested.
-        ///
-        /// A router that nests services strips the prefix of the path, and the
-        /// [`return_parameter`](Self::return_parameter) needs the whole path. Defaults to the URI that
-        /// the layer sees. With the feature `axum`, defaults to the URI before axum's routers changed
-        /// it.
-        ///
-        /// ```
-        /// # use tollgate::{SessionLayer, Sessions, store::Memory};
-        /// use http::Uri;
-        ///
-        /// // set by a layer of your own
-        /// #[derive(Clone)]
-        /// struct Requested(Uri);
-        ///
-        /// let layer = SessionLayer::new(Sessions::new(Memory::new()))
-        ///     .original_uri(|extensions| extensions.get::<Requested>().map(|requested| &requested.0));
-        /// # let _ = layer;
-        /// ```
-        pub fn original_uri(find: impl Fn(&Extensions) -> Option<&Uri> + Send + Sync + 'static) {
-            gate.sign_in.original_uri: Some(Arc::new(find))
-        }
     }
 
     /// Requires a session whose user has proved at least this many different factors, for example a password and a

@@ -1,8 +1,6 @@
 //! The answer to a request without a session that is good enough, if one is required.
 
-use std::sync::Arc;
-
-use http::{Extensions, HeaderName, HeaderValue, Method, Uri, header};
+use http::{HeaderName, HeaderValue, Method, Uri, header};
 
 use crate::{
     http::{accept, cross_site, head::Head, return_to},
@@ -13,9 +11,6 @@ use crate::{
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Finds the URI that the browser requested.
-type FindUri = Arc<dyn Fn(&Extensions) -> Option<&Uri> + Send + Sync>;
-
 /// The answer to a request without a session that is good enough: a redirect to the login page for a person who
 /// opens a page, and a refusal for a program.
 #[derive(Clone)]
@@ -23,7 +18,6 @@ pub(super) struct SignInRequired {
     pub(super) challenge: HeaderValue,
     page: Option<SignInPage>,
     return_parameter: Option<String>,
-    pub(super) original_uri: Option<FindUri>,
     /// More parameters for the login page.
     pub(super) query: Vec<(&'static str, String)>,
 }
@@ -37,7 +31,7 @@ struct SignInPage {
 impl SignInRequired {
     pub(super) fn new() -> Self {
         let challenge = HeaderValue::from_static(r#"Session realm="app""#);
-        Self { challenge, page: None, return_parameter: None, original_uri: None, query: Vec::new() }
+        Self { challenge, page: None, return_parameter: None, query: Vec::new() }
     }
 
     pub(super) fn set_realm(&mut self, realm: &str) -> Result<(), ConfigError> {
@@ -68,7 +62,7 @@ impl SignInRequired {
     /// Returns where a person who opens a page is sent to sign in. `None` for a program.
     pub(super) fn location(&self, head: Head<'_>) -> Option<HeaderValue> {
         let page = self.page.as_ref().filter(|_| !head.is_grpc() && is_navigation(head))?;
-        let uri = self.requested_uri(head);
+        let uri = requested_uri(head);
         // a redirect to itself would never end
         (!page.is_at(head, uri)).then(|| self.page_with_query(page, head.method(), uri))
     }
@@ -82,18 +76,6 @@ impl SignInRequired {
     pub(super) fn unauthenticated(&self) -> Rejection {
         Rejection::new(RejectionKind::Unauthenticated, "please sign in first")
             .header(header::WWW_AUTHENTICATE, self.challenge.clone())
-    }
-
-    fn requested_uri<'a>(&self, head: Head<'a>) -> &'a Uri {
-        let found = match &self.original_uri {
-            Some(find) => find(head.extensions()),
-            // the URI before a router has stripped a prefix from it
-            #[cfg(feature = "axum")]
-            None => head.extensions().get::<axum::extract::OriginalUri>().map(|uri| &uri.0),
-            #[cfg(not(feature = "axum"))]
-            None => None,
-        };
-        found.unwrap_or(head.uri())
     }
 
     fn page_with_query(&self, page: &SignInPage, method: &Method, uri: &Uri) -> HeaderValue {
@@ -120,6 +102,15 @@ impl SignInPage {
         let is_here = cross_site::host(head).is_some_and(|own| own.eq_ignore_ascii_case(host));
         is_here && uri.path() == if path.is_empty() { "/" } else { path }
     }
+}
+
+/// Returns the URI that the browser requested: the one before routers of axum have stripped a prefix from it.
+fn requested_uri(head: Head<'_>) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(original) = head.extensions().get::<axum::extract::OriginalUri>() {
+        return &original.0;
+    }
+    head.uri()
 }
 
 /// Returns the path that the browser can return to, if the request only reads.
@@ -213,18 +204,19 @@ mod tests {
         assert_eq!(status_and_location(&sign_in, open("/login")), (401, None));
     }
 
+    #[cfg(feature = "axum")]
     #[test]
     fn the_original_uri_is_returned_to_if_a_router_has_stripped_a_prefix() {
         let mut sign_in = sign_in();
         sign_in.set_parameter("return_to").unwrap();
-        sign_in.original_uri = Some(Arc::new(Extensions::get::<Uri>));
         let open = |uri: &str| Request::get(uri).header("sec-fetch-mode", "navigate");
-        let original = |uri: &'static str| open("/stripped").extension(Uri::from_static(uri));
+        let before = |uri| axum::extract::OriginalUri(Uri::from_static(uri));
+        let original = |uri: &'static str| open("/stripped").extension(before(uri));
         let location = |request| status_and_location(&sign_in, request).1;
         assert_eq!(location(original("/app/stripped?a")).unwrap(), "/login?from=app&return_to=%2Fapp%2Fstripped%3Fa");
         assert_eq!(location(open("/stripped")).unwrap(), "/login?from=app&return_to=%2Fstripped");
         assert_eq!(location(original("/login")), None);
-        assert!(location(open("/login").extension(Uri::from_static("/app/login"))).is_some());
+        assert!(location(open("/login").extension(before("/app/login"))).is_some());
     }
 
     #[test]
