@@ -199,7 +199,7 @@ async fn a_wrong_link_is_shown_as_a_page_to_people_and_as_json_to_programs() {
 
 #[tokio::test]
 async fn an_unknown_path_is_a_page_to_people_and_json_to_programs() {
-    let world = World::new().await;
+    let world = World::with(Memory::new(), |service| service.first_party("acme".parse::<Tenant>().unwrap())).await;
     let mut browser = world.browser();
     for path in ["/nothing", "/authentication/nothing", "/a/b/c?reflected", "/authentication/"] {
         let shown = ask(&mut browser, "GET", path, PERSON).await;
