@@ -1065,7 +1065,7 @@ async fn the_server_reports_errors_in_its_arguments() {
     let file = config("a-file", "");
     let output = run("server", &["--data", file.to_str().unwrap()]).await;
     let error = String::from_utf8(output.stderr).unwrap();
-    let says = "is a file: name a directory, which is created if there is none";
+    let says = "is a file, not a directory";
     assert_eq!(error, format!("--data {}: {says}\n", file.display()));
     fs::remove_file(file).unwrap();
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -58,7 +58,7 @@ async fn account(State(users): State<AccountTable>, session: Session) -> Respons
     ))
 }
 
-/// Returns the words for a value of `amr`, unless another value says it better.
+/// Returns the words for a value of `amr`. Values that another one implies have none.
 fn proof(amr: &str) -> Option<String> {
     Some(match amr {
         "pwd" => "a password".to_owned(),

@@ -75,7 +75,7 @@ pub(crate) async fn scratch(_directory: &Path) -> Result<State, Box<dyn Error>> 
 
 fn disk(directory: &Path) -> Result<AnyStore, Box<dyn Error>> {
     if directory.exists() && !directory.is_dir() {
-        return Err("is a file: name a directory, which is created if there is none".into());
+        return Err("is a file, not a directory".into());
     }
     fs::create_dir_all(directory)?;
     Ok(AnyStore::from(Disk::open(directory.join("state.redb"))?))

@@ -140,7 +140,7 @@ row_text! { UserId: as_str, |reader| UserId::restore(reader.sized_bytes()?); }
 pub(super) const ENDED: [u8; 2] = [5, 2];
 pub(super) const LIVE: [u8; 2] = [5, 3];
 
-/// The last part of a row. It is checked when the row is read, because nobody expects an error later.
+/// The last part of a row. It is checked when the row is read, so it can be decoded later without an error.
 impl RowPart for LazyDetails {
     fn write_part(&self, writer: &mut Writer) -> Result<(), StoreError> {
         self.get().write_part(writer)

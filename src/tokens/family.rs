@@ -45,7 +45,7 @@ enum Standing<'a> {
     Unknown,
 }
 
-/// What a valid refresh token yields: its successor, and access tokens issued at `at` with ids derived from `jti`.
+/// The result of a valid refresh token: its successor, and access tokens issued at `at` with ids derived from `jti`.
 pub(super) struct Next {
     pub(super) token: RefreshToken,
     pub(super) jti: PublicId,

@@ -102,7 +102,7 @@ impl PlanCache {
         self.outcome(self.cached.load(tenant, state, failed, look_up).await)
     }
 
-    /// Keeps a plan, or returns why there is none to keep.
+    /// Keeps a plan, or returns why it failed.
     fn keep_plan(&self, plans: &Plans, tenant: &LimitKey, now: Moment, answer: LookedUp) -> Result<Found<()>, String> {
         // an old plan is used until there is another one
         let (renew_at, until) = (now + self.cached.settings.time_to_live, Moment::from_nanos(u64::MAX));

@@ -49,14 +49,14 @@ pub(crate) struct CachedLookup<K: Eq + Hash, V> {
     places: Arc<Semaphore>,
 }
 
-/// What a cache can say about a key.
+/// The state of a key in a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyState<V> {
     Decided(Found<V>),
     /// It must be looked up.
     Due {
         was_known: bool,
-        /// What counts while it is looked up.
+        /// The value that is used while the key is looked up.
         meanwhile: Option<V>,
     },
 }
