@@ -68,8 +68,7 @@ pub(crate) fn router(origin: &str, outbox: Outbox) -> Router {
 
 /// Answers a request with a method that a page does not allow.
 pub(crate) async fn method_not_allowed() -> Response {
-    let body =
-        "<h1>Page not found</h1>\n<p>You cannot open this address in this way. <a href=\"/demo/\">Back to the start</a>";
+    let body = "<h1>Page not found</h1>\n<p>You cannot open this address in this way. <a href=\"/demo/\">Back to the start</a>";
     (StatusCode::METHOD_NOT_ALLOWED, page(body)).into_response()
 }
 

@@ -89,10 +89,7 @@ async fn serve_with(config: Config) -> Result<(), Box<dyn Error>> {
         Some(facts) => facts,
         None => demo::facts(&origin)?,
     };
-    let welcome = match facts.is_demo {
-        true => welcome::welcome(&origin),
-        false => welcome::links(&origin, &facts, &login),
-    };
+    let welcome = welcome::text(&origin, &facts, &login);
     #[cfg(feature = "external-providers")]
     if config.sso_demo {
         facts.provider = Some(sso_demo::start(&origin, bound.port().wrapping_add(1)).await?);

@@ -7,8 +7,13 @@ use crate::{
     login_settings::LoginSettings,
 };
 
+/// Returns what the server prints when it starts.
+pub(crate) fn text(origin: &str, facts: &Facts, login: &LoginSettings) -> String {
+    if facts.is_demo { demo(origin) } else { links(origin, facts, login) }
+}
+
 /// Links of the demo to open, and commands to try.
-pub(crate) fn welcome(origin: &str) -> String {
+fn demo(origin: &str) -> String {
     let [ada, grace] = &PEOPLE;
     format!(
         "\
@@ -38,7 +43,7 @@ Log in from a shell (needs openssl). The script creates a verifier, gets tokens 
 }
 
 /// Links of a server with a file of its own.
-pub(crate) fn links(origin: &str, facts: &Facts, login: &LoginSettings) -> String {
+fn links(origin: &str, facts: &Facts, login: &LoginSettings) -> String {
     let issuer = facts.issuer.as_deref().unwrap_or(origin).trim_end_matches('/');
     let site = auth::site(issuer);
     let mut text = format!("Listening on {origin}\n");
