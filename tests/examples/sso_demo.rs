@@ -79,10 +79,10 @@ async fn users_of_a_second_server_sign_in_at_the_first() {
     let here = members!({ "method": "password", "username": "ada", "password": "correct horse battery staple" });
     // alan gets an account, and keeps it; ada links hers, and needs it alone afterwards
     for (client, steps, who, expected) in [
-        ("demo-web", vec![], alan, "example-id-id-alan"),
-        ("demo-web", vec![], alan, "example-id-id-alan"),
-        ("demo-mfa", vec![here], ada, "ada"),
-        ("demo-web", vec![], ada, "ada"),
+        ("demo-web", vec![], alan, "Alan Turing"),
+        ("demo-web", vec![], alan, "Alan Turing"),
+        ("demo-mfa", vec![here], ada, "Ada Lovelace"),
+        ("demo-web", vec![], ada, "Ada Lovelace"),
     ] {
         let mut browser = server.browser();
         let sent = browser.open(&format!("/demo/login/{client}")).await;
