@@ -14,7 +14,7 @@ use crate::{
     util::clock::{Clock, SystemClock},
 };
 
-/// The plans of tenants on Redis or Valkey (features `plans` and `redis`). Clones share a connection.
+/// The plans of tenants on Redis or Valkey (feature `redis`). Clones share a connection.
 ///
 /// All nodes look plans up here, so a change made in one place reaches all of them within a second, without a restart.
 /// Works with every limiter, in memory or on Redis:

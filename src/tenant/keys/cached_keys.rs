@@ -26,8 +26,7 @@ use crate::{
     },
 };
 
-/// Finds the tenant by an API key in a header, and looks the key up elsewhere, for example in a database (feature
-/// `plans`).
+/// Finds the tenant by an API key in a header, and looks the key up elsewhere, for example in a database.
 ///
 /// Use it as the source of a [`RateLimitLayer`](crate::RateLimitLayer), alone or in a chain. Other layers can't wait for a
 /// lookup. Put them behind it, with an [`ExtensionTenant`](crate::tenant::ExtensionTenant).
