@@ -139,10 +139,10 @@ async fn a_change_by_redis_cli_is_seen_by_every_node_within_a_second() {
 async fn a_change_by_one_node_is_seen_by_the_others() {
     let Some(server) = RedisServer::start(&[]) else { return };
     let [one, other, leased] = nodes(&server.url()).await;
-    let plan: Plan = "50/hour reserve=10 slices=60; 20/2s smooth name=b shadow".parse().unwrap();
+    let plan: Plan = "50/hour reserve=10 slices=240; 20/2s smooth name=b shadow".parse().unwrap();
     for (setter, reader) in [(&one, &other), (&other, &leased), (&leased, &one)] {
         setter.plans.set(&acme(), plan.clone()).await.unwrap();
-        assert_eq!(server.cli(&["get", KEY]).trim(), "50/hour slices=60 reserve=10; 20/2s smooth name=b shadow");
+        assert_eq!(server.cli(&["get", KEY]).trim(), "50/hour slices=240 reserve=10; 20/2s smooth name=b shadow");
         reader.clock.advance(SECOND);
         assert_eq!(reader.limit().await, "50");
         setter.plans.remove(&acme()).await.unwrap();

@@ -17,7 +17,7 @@ use crate::{
 /// | word | setting |
 /// |---|---|
 /// | `name=burst` | [`with_name`](Quota::with_name) |
-/// | `slices=60` | [`slices`](Quota::slices) |
+/// | `slices=240` | [`slices`](Quota::slices) |
 /// | `reserve=300` | [`reserve`](Quota::reserve), in units |
 /// | `unit=bytes` | [`with_unit`](Quota::with_unit) |
 /// | `shadow` | [`shadow`](Quota::shadow) |
