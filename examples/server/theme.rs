@@ -55,7 +55,8 @@ impl Theme {
             let language = language.parse().map_err(|error| format!("pages.texts: {error}"))?;
             pages = pages.texts(language, texts.clone());
         }
-        let checked = auth::check(auth::LOCALHOST, |auth| Ok(auth.pages(pages.clone())));
+        let whole = self.home_url.iter().cloned().fold(pages.clone(), Pages::home_url);
+        let checked = auth::check(auth::LOCALHOST, |auth| Ok(auth.pages(whole)));
         checked.map_err(|error| format!("pages: {error}"))?;
         Ok(pages)
     }

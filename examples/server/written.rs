@@ -54,7 +54,7 @@ pub(crate) struct Written {
     pub(crate) pages: Option<Spanned<Theme>>,
     pub(crate) lifetimes: Option<Spanned<Lifetimes>>,
     pub(crate) limits: Option<Spanned<Limits>>,
-    /// Required, which `Tenants::read` checks.
+    /// Required, which `Written::facts` checks.
     pub(crate) tenants: Option<Vec<Spanned<WrittenTenant>>>,
     #[serde(default)]
     pub(crate) clients: Vec<Spanned<WrittenClient>>,

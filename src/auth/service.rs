@@ -175,7 +175,7 @@ async fn serve_path(
         let limited = request.charge(None).await.err();
         return Err(match path {
             None => limited.unwrap_or_else(no_such_endpoint).into_error_page(),
-            Some(path) => limited.unwrap_or_else(|| method_not_allowed(path).into_error_page()),
+            Some(path) => limited.unwrap_or_else(|| method_not_allowed(path)).into_error_page(),
         });
     };
     request.let_any_client_read(path).await;

@@ -28,7 +28,8 @@ use crate::store::BoxFuture;
 )]
 pub trait OtpSender: Send + Sync + 'static {
     /// Makes one attempt to send this message. [`Message::text`] has the words for each kind of message.
-    /// [`Message::code`], [`Message::notice`] and [`Message::link`] are for senders with words of their own.
+    /// [`Message::code`], [`Message::notice`] and [`Message::link`] are for senders with words of their own. One that can only send
+    /// codes returns [`SendError::permanent`] for the others, so that an event shows what is lost.
     ///
     /// It is not called again for the same message after it has returned `Ok`. An attempt that was
     /// cut off may have been delivered; receivers can detect duplicates by the [`id`](Message::id).

@@ -181,6 +181,7 @@ function showText(element, text) {
 
 function show(name, focus) {
   for (const form of forms) form.hidden = form.id !== name;
+  for (const id of ["secret", "otp", "app-code"]) if (at(id).form.id !== name) at(id).value = "";
   const isStep = ["choose", "password", "key", "address", "code", "app", "newkey", "newpassword"].includes(name);
   at("restart").hidden = !isStep;
   at("restart").textContent = word(login.isKnown ? "login.another_account" : "login.start_again");
@@ -353,7 +354,7 @@ function ways() {
         ({ name, masked, contact, label: word("login.method_to", { method: label, address: masked }), act: () => chosen(() => send(masked, contact)) }));
     }
     if (name === "passkey") return [{ name, label, begin, act: () => { key(name); run("key", SUBMIT.key); } }];
-    if (name === "email" && isTypedAddress()) return [{ name, label, begin, act: () => { address(name); run("address", sendToTyped); } }];
+    if (name === "email" && isTypedAddress()) return [{ name, label, begin, act: () => run("address", sendToTyped) }];
     return [{ name, label, begin, act: () => begin(name) }];
   });
   // codes to a contact can't confirm that another one of its kind replaces it
@@ -441,7 +442,8 @@ function code() {
   hold(at("resend"), method);
   if (isUsedUp()) {
     say(problem("no_pending_challenge"));
-    at("resend").focus();
+    at("message").tabIndex = -1;
+    (at("resend").disabled ? at("message") : at("resend")).focus();
   }
 }
 
@@ -492,6 +494,9 @@ async function newApp() {
 }
 
 function restart() {
+  try {
+    sessionStorage.removeItem(CHANGE);
+  } catch { /* nothing was kept */ }
   forget(login.isKnown ? "" : login.identifier);
   who();
 }
@@ -625,9 +630,9 @@ async function next(message, isAsked = false) {
 // A user whose name is an address hardly types another one. After a first code, the page asks for one.
 const isTypedAddress = () => !login.isKnown && login.completed === 0 && !login.code && /.@./.test(login.identifier);
 
-// Sends a code to the address that was typed as the name.
+// Sends a code to the address that was typed as the name. If it is no address, the form asks for one.
 function sendToTyped() {
-  method = "email";
+  address("email");
   return send(login.identifier);
 }
 
@@ -842,7 +847,7 @@ async function run(place, action) {
   // users type nothing again because of their connection
   if (failure?.code !== "unreachable") for (const id of ["secret", "otp", "app-code"]) at(id).value = "";
   if (failure) failed(failure, place, () => run(null, action));
-  if (following) run(following === sendToOnly ? "choose" : following === sendToTyped ? "who" : null, following);
+  if (following) run(following === sendToOnly ? "choose" : following === sendToTyped ? "address" : null, following);
   else suggest();
 }
 

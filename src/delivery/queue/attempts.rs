@@ -55,7 +55,9 @@ async fn once(sender: &AnySender, message: &Message, limit: Duration) -> Result<
     attempt.spawn(async move { sender.send(&message).await });
     match timeout(limit, attempt.join_next()).await {
         Ok(Some(Ok(outcome))) => outcome,
-        Ok(_) => Err(SendError::permanent("the sender panicked")),
+        Ok(Some(Err(error))) if error.is_panic() => Err(SendError::permanent("the sender panicked")),
+        // its runtime ends
+        Ok(_) => Err(SendError::transient("the attempt was cut off")),
         Err(_elapsed) => Err(SendError::transient("the sender timed out")),
     }
 }
