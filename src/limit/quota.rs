@@ -314,7 +314,6 @@ impl Quota {
     }
 }
 
-/// Checks a word that the IETF fields and the text of a plan contain.
 /// Units of time, the longest first.
 const UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),

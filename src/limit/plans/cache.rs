@@ -75,9 +75,10 @@ impl PlanCache {
         found.map_or(can_wait, |found| self.outcome(found).is_err())
     }
 
-    /// Returns whether the plan should be looked up and no lookup is running.
+    /// Returns whether the plan should be looked up and no lookup is running. A lookup in the background does not wait for a place.
     pub(in crate::limit) fn is_due(&self, plans: &Plans, tenant: &LimitKey, now: Moment) -> bool {
-        matches!(self.state(plans, tenant, now), KeyState::Due { .. }) && !self.cached.running.contains(tenant)
+        let KeyState::Due { was_known, .. } = self.state(plans, tenant, now) else { return false };
+        (was_known || self.cached.has_place()) && !self.cached.running.contains(tenant)
     }
 
     /// Looks up the plan of a tenant, unless it is fresh. Calls `failed` with the reason if the lookup fails.

@@ -83,7 +83,8 @@ impl CachedPlans {
         /// a second longer.
         pub fn time_to_live(time: Duration) { lookup.time_to_live: time }
 
-        /// Sets how long a request waits for a lookup before the lookup counts as failed. Defaults to one second.
+        /// Sets how long a request waits for its turn, and then for the lookup, before the lookup counts as failed. Defaults to one
+        /// second.
         ///
         /// The deadline works in every runtime, with or without timers, because a separate thread watches the lookups
         /// of the process. If the system refuses to start that thread, lookups have no deadline.

@@ -1,6 +1,10 @@
 //! [`RedisPlans`]: the plans of tenants, where all nodes and redis-cli can change them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use super::breaker::Breaker;
 use crate::{
@@ -11,7 +15,10 @@ use crate::{
     },
     redis::{FailureKind, Link, RedisConfig},
     tenant::{LimitKey, Tenant},
-    util::clock::{Clock, SystemClock},
+    util::{
+        clock::{Clock, SystemClock},
+        lock::lock,
+    },
 };
 
 /// The plans of tenants on Redis or Valkey (feature `redis`). Clones share a connection.
@@ -64,10 +71,13 @@ struct Inner {
     deadline: Duration,
     breaker: Breaker,
     clock: SystemClock,
+    /// Tenants with the same text have the same plan.
+    parsed: Mutex<HashMap<Box<str>, Plan>>,
 }
 
 /// The longest text. Six quotas with all settings take less than half of it.
 const MAX_TEXT: usize = 1024;
+const MAX_PARSED: usize = 1024;
 const DEADLINE: Duration = Duration::from_millis(100);
 /// A change is seen after this time, and in a limiter in memory after twice this time at most.
 const TIME_TO_LIVE: Duration = Duration::from_millis(400);
@@ -92,6 +102,7 @@ impl RedisPlans {
             deadline,
             breaker: Breaker::default(),
             clock: SystemClock::new(),
+            parsed: Mutex::default(),
         })))
     }
 
@@ -125,13 +136,23 @@ impl RedisPlans {
         Ok(self.0.link.remove(&self.key(tenant)).await?)
     }
 
-    fn parse(text: &[u8]) -> Result<Plan, LimiterError> {
+    fn parse(&self, text: &[u8]) -> Result<Plan, LimiterError> {
         // errors show parts of it in the log
         let is_printable = |text: &&str| text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\r' | b'\n'));
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= MAX_TEXT).filter(is_printable);
         let detail = || format!("the text of a plan has at most {MAX_TEXT} printable characters");
         let unreadable = || LimiterError::new(LimiterErrorKind::Invalid, detail());
-        Ok(text.ok_or_else(unreadable)?.parse()?)
+        let text = text.ok_or_else(unreadable)?;
+        if let Some(plan) = lock(&self.0.parsed).get(text) {
+            return Ok(plan.clone());
+        }
+        let plan: Plan = text.parse()?;
+        let mut parsed = lock(&self.0.parsed);
+        if parsed.len() >= MAX_PARSED {
+            parsed.clear();
+        }
+        parsed.insert(text.into(), plan.clone());
+        Ok(plan)
     }
 
     /// Returns the key of a tenant. Prefixes have no braces, so no two applications share a key.
@@ -155,7 +176,7 @@ impl PlanSource for RedisPlans {
             _ => _ = breaker.succeeded(),
         }
         match text? {
-            Some(text) => Self::parse(&text).map(Some),
+            Some(text) => self.parse(&text).map(Some),
             None => Ok(None),
         }
     }

@@ -123,8 +123,8 @@ impl CachedKeysBuilder {
         /// if it was tried before.
         pub fn unknown_time_to_live(time: Duration) { unknown_time_to_live: time }
 
-        /// Sets how long a request waits for a lookup before the lookup counts as failed. Defaults to one second. Works
-        /// in every runtime.
+        /// Sets how long a request waits for its turn, and then for the lookup, before the lookup counts as failed. Defaults to one
+        /// second. Works in every runtime.
         pub fn deadline(time: Duration) { settings.deadline: time }
 
         /// Sets how long to wait before retrying a failed lookup of a key. Defaults to one second.

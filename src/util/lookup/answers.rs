@@ -103,13 +103,15 @@ impl<K: Clone + Eq + Hash, V: Clone> Answers<K, V> {
         is_gone
     }
 
-    /// Removes answers that must be looked up again. Known keys go only if another known key needs the room, so that made-up
-    /// ones can't displace them.
+    /// Removes answers that must be looked up again, but known keys only if they may not be used meanwhile, or always may. Known keys
+    /// go only if another known key needs the room, so that made-up ones can't displace them.
     fn remove_old_answers(&self, now: Moment, for_known: bool, remove: &dyn Fn(&K)) {
         let removes_known = for_known && self.answers.len() >= self.most;
         self.answers.retain(|key, answer| {
             let is_known = answer.found.is_known();
-            if now < answer.renew_at || (is_known && !removes_known) {
+            let is_limited = is_known && answer.until < Moment::from_nanos(u64::MAX);
+            let ends = if is_limited { answer.until } else { answer.renew_at };
+            if now < ends || (is_known && !removes_known) {
                 return true;
             }
             if !is_known {
@@ -122,5 +124,25 @@ impl<K: Clone + Eq + Hash, V: Clone> Answers<K, V> {
             }
             false
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_key_that_may_still_be_used_makes_no_room() {
+        let answers = Answers::new(1);
+        let at = Moment::from_nanos;
+        let known = |until| Answer { renew_at: at(10), until: at(until), found: Found::Known(()) };
+        let keep = |key: &str, until, now| {
+            answers.keep_answer(&key.to_owned(), known(until), at(now), |remove| remove(&|_| ()))
+        };
+        assert!(keep("first", 5_000_000_000, 0));
+        assert!(!keep("second", u64::MAX, 3_000_000_000));
+        assert!(keep("second", u64::MAX, 5_000_000_000));
+        // one that may always be used makes room as soon as it must be looked up again
+        assert!(keep("third", u64::MAX, 7_000_000_000));
     }
 }

@@ -77,6 +77,11 @@ impl<K: Clone + Eq + Hash, V: Clone> CachedLookup<K, V> {
         }
     }
 
+    /// Returns whether a lookup of a key that was not known lately would begin at once.
+    pub(crate) fn has_place(&self) -> bool {
+        self.places.available_permits() > 0
+    }
+
     /// Returns what counts for a request, or `None` if it must wait for a lookup. While one request looks a key up
     /// again, the others don't wait.
     pub(crate) fn without_waiting(&self, key: &K, state: KeyState<V>) -> Option<Found<V>> {
