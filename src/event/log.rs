@@ -178,7 +178,7 @@ impl EventLogBuilder {
         self
     }
 
-    /// Adds a sink that receives every event. All sinks of a log share one background thread.
+    /// Adds a sink that receives every event. [`Sink`] says on which threads it runs.
     pub fn sink(mut self, sink: impl Sink) -> Self {
         self.sinks.push(Box::new(sink));
         self

@@ -39,14 +39,18 @@ fn ensure_by(shared: &Arc<Shared>, spawn: impl FnOnce(Box<dyn FnOnce() + Send>) 
     state.pump.is_some()
 }
 
-/// Offers each sink its outstanding events, on this thread. Returns whether all of them were accepted.
-pub(super) fn deliver(shared: &Shared) -> bool {
+/// Offers each sink its outstanding events, on this thread. Returns whether all of them were accepted. If there are sinks, it also
+/// starts the pump again if it has ended.
+pub(super) fn deliver(shared: &Arc<Shared>) -> bool {
     let own = thread::current().id();
     if shared.state().delivering == Some(own) {
         // a sink that flushes would wait for itself
         return false;
     }
     let mut sinks = lock(&shared.sinks);
+    if !sinks.is_empty() {
+        ensure(shared);
+    }
     shared.state().delivering = Some(own);
     let mut all = true;
     sinks.retain_mut(|position| {

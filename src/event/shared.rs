@@ -1,8 +1,8 @@
 //! The state of a log, shared by writers, readers and the pump.
 //!
-//! Lock order: a thread that holds a stripe or `arrivals` may take `state`. A thread that holds
-//! `state` takes no other lock. The locks of `streams` and `pace` are never held together with
-//! another one.
+//! Lock order: a thread that holds `sinks` may take any other lock, because sinks can call the log. Nobody takes `sinks` while
+//! holding another lock. A thread that holds a stripe may take `state`. A thread that holds `state` takes no other lock. The
+//! locks of `streams` and `pace` are held together with no lock but `sinks`.
 
 use std::{
     collections::VecDeque,
