@@ -14,7 +14,10 @@ use std::time::Duration;
 use axum::{Router, extract::RawQuery, routing::get};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
-use tollgate::{AuthService, Client, ClientIp, ClientTable, Passwords, Tokens, policy::Policy};
+use tollgate::{
+    AuthService, Client, ClientIp, ClientTable, Passwords, Tokens,
+    policy::{Method, Policy},
+};
 
 use support::chromium::Chromium;
 use world::{ADA, ADA_PASSWORD, ADA_PHONE, World, challenge, encode};
@@ -45,7 +48,8 @@ impl Page {
         let local = format!("{}/callback", origin.replace("127.0.0.1", "localhost"));
         let web = client("web").insecure_localhost_after_logout(&local).unwrap();
         let web = web.after_logout("com.example.expenses:/out").unwrap().after_logout("http://[::1]/out").unwrap();
-        let clients = [web, client("mfa").policy(two())].into_iter().chain(sharing);
+        let by_mail = client("mail").policy(Policy::slots([Method::Email]).unwrap());
+        let clients = [web, by_mail, client("mfa").policy(two())].into_iter().chain(sharing);
         let clients = ClientTable::new(clients).unwrap();
         let service = AuthService::builder(&format!("{origin}{base}"), world.store.clone())
             .clients(clients)
@@ -377,6 +381,17 @@ async fn another_code_can_be_requested_after_a_while() {
 const OFFLINE: &str = "
 const online = fetch;
 window.fetch = (url, options) => options.body && sessionStorage.offline ? Promise.reject(new TypeError()) : online(url, options);";
+
+#[tokio::test]
+async fn a_name_that_only_looks_like_an_address_leads_to_the_form_for_one() {
+    let Some(mut page) = Page::under("", "looks-like").await else { return };
+    let link = page.link("mail");
+    page.browser.open(&link).await;
+    page.focus("identifier").await;
+    page.enter("ada@intranet").await;
+    page.focus("to").await;
+    assert_eq!(page.ask("document.getElementById('to').value").await, "ada@intranet");
+}
 
 #[tokio::test]
 async fn a_lost_connection_keeps_what_was_typed() {
