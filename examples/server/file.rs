@@ -68,7 +68,8 @@ impl Written {
             problems.read(&place, user, |user| user.read(line, directory))
         });
         let people: Vec<Person> = people.collect();
-        let policies = self.policies.as_ref().and_then(|written| problems.read("", written, WrittenPolicies::read));
+        let policies = self.policies.as_ref().filter(|_| !problems.is_damaged("policies"));
+        let policies = policies.and_then(|written| problems.read("", written, WrittenPolicies::read));
         let home_url = self.pages.as_ref().and_then(|theme| theme.get_ref().home_url.clone());
         let pages = self.pages.as_ref().and_then(|theme| problems.read("", theme, |theme| theme.read(directory)));
         let proxies = self.proxies.as_ref();

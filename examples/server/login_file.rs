@@ -37,7 +37,8 @@ impl Written {
             });
             written.into_inner()
         });
-        let providers = self.providers.iter();
+        let are_damaged = problems.is_damaged("providers");
+        let providers = self.providers.iter().filter(|_| !are_damaged);
         #[cfg(feature = "external-providers")]
         let providers = providers.filter_map(|written| {
             let place = format!("providers: {:?}: ", written.get_ref().name);

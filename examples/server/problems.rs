@@ -17,11 +17,13 @@ pub(crate) struct Problems<'t> {
     found: Vec<(usize, String)>,
     /// The settings and lists of which an entry could not be read.
     incomplete: Vec<String>,
+    /// The sections of which any part could not be read.
+    damaged: Vec<String>,
 }
 
 impl<'t> Problems<'t> {
     pub(crate) fn of(text: &'t str) -> Self {
-        Self { text, found: Vec::new(), incomplete: Vec::new() }
+        Self { text, found: Vec::new(), incomplete: Vec::new(), damaged: Vec::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -58,6 +60,7 @@ impl<'t> Problems<'t> {
             if missing.is_none_or(|name| !bad.contains(&(span.clone(), name.to_owned()))) {
                 self.note(span, format_args!("{}: {}", removed.path.join(": "), message.trim_end()));
             }
+            self.damaged.extend(removed.path.first().cloned());
             if let [whole] = &*removed.path {
                 self.incomplete.push(whole.clone());
             }
@@ -68,6 +71,11 @@ impl<'t> Problems<'t> {
     /// Returns whether this setting, or an entry of this list, could not be read.
     pub(crate) fn is_incomplete(&self, setting: &str) -> bool {
         self.incomplete.iter().any(|name| name == setting)
+    }
+
+    /// Returns whether any part of this section could not be read, so that others may seem to be missing.
+    pub(crate) fn is_damaged(&self, section: &str) -> bool {
+        self.damaged.iter().any(|name| name == section)
     }
 
     pub(crate) fn note(&mut self, span: Range<usize>, problem: impl Display) {

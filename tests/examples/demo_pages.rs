@@ -85,7 +85,7 @@ async fn the_pages_of_the_demo_are_accessible_and_fit_a_phone() {
     tab.until("!document.getElementById('all').hidden").await;
     assert_eq!(tab.ask("document.querySelector('main > p > a').href").await.unwrap(), format!("{origin}/demo/"));
     inspector.inspect(&mut tab, "demo-security").await;
-    // the code for a new contact is there, too, and that of a sign-up
+    // the page also says so for the code of a new contact, and the sign-up for its code
     tab.click("#add-email").await;
     enter(&mut tab, &[("contact-value", "ada@example.org")]).await;
     tab.until(&format!("document.querySelector('#contact-sent a')?.href === '{origin}/demo/outbox'")).await;

@@ -198,6 +198,11 @@ identifiers = 4
                 redirect_uris = [\"https://acme.example/\"]\n";
     let (_, problems) = check("lost", lost).await;
     assert_eq!(problems.lines().skip(1).collect::<Vec<_>>(), ["line 1: tenants: missing field `per_minute`"]);
+    // a value that could not be read is not missing
+    let bad_slots = "tenants = []\n[policies]\ndefault = { slots = 5 }\n";
+    let (_, problems) = check("slots", bad_slots).await;
+    let found: Vec<String> = problems.lines().skip(1).map(short).collect();
+    assert_eq!(found, ["line 3: policies: default: slots: invalid type: integer `5`"]);
 }
 
 #[tokio::test]
