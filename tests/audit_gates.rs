@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+use std::{collections::BTreeSet, convert::Infallible, net::SocketAddr, sync::Arc};
 
 use axum::extract::ConnectInfo;
 use http::{HeaderValue, Request, Response, StatusCode};
@@ -51,6 +51,12 @@ fn limiter(log: &EventLog) -> Limiter {
 
 fn keys() -> ApiKeys {
     ApiKeys::new("x-api-key").unwrap().key("a-key-of-acme", "acme").unwrap()
+}
+
+/// Returns the different reasons of the events of this kind.
+fn reasons(log: &EventLog, kind: EventKind) -> BTreeSet<&'static str> {
+    let events = log.read_events(&Query::new().kind(kind)).events;
+    events.iter().map(|event| event.reason.unwrap_or("none")).collect()
 }
 
 /// The kinds in a log with their counts, in the order of their first events.
@@ -133,6 +139,12 @@ async fn a09_unknown_keys_missing_tenants_sessions_and_challenges_are_events() {
             (EventKind::PkceRefused, 1),
         ]
     );
+    assert_eq!(reasons(&log, EventKind::TenantMissing), BTreeSet::from(["missing"]));
+    assert_eq!(reasons(&log, EventKind::SessionRefused), BTreeSet::from(["no_session"]));
+    let log = EventLog::new();
+    let by_name = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter(&log)).respond_with(ProblemJson);
+    assert_eq!(ask(&by_name, get("/", &[("x-tenant", "a b")])).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(reasons(&log, EventKind::TenantMissing), BTreeSet::from(["invalid"]));
 }
 
 #[tokio::test]
@@ -190,6 +202,7 @@ async fn a18_a_missing_peer_address_is_the_fault_of_the_server() {
         assert_eq!(ask(&layer, get("/", &[])).await, (StatusCode::INTERNAL_SERVER_ERROR, String::new()));
     }
     assert_eq!(kinds(&log), [(EventKind::TenantMissing, 2)]);
+    assert_eq!(reasons(&log, EventKind::TenantMissing), BTreeSet::from(["internal"]));
 }
 
 #[tokio::test]

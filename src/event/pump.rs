@@ -170,10 +170,10 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::util::clock::SystemClock;
+    use crate::{event::Event, util::clock::SystemClock};
 
     #[test]
-    fn a_failed_thread_start_does_not_block_and_the_next_attempt_succeeds() {
+    fn a_failed_thread_start_does_not_block_and_the_next_delivery_tries_again() {
         let (sender, tried) = mpsc::channel();
         // on another thread, so that a deadlock fails the test
         thread::spawn(move || {
@@ -182,11 +182,15 @@ mod tests {
                 drop(run);
                 Err(io::ErrorKind::WouldBlock.into())
             });
-            let started = ensure(&shared);
+            // without sinks, nothing needs the thread
             let flushed = deliver(&shared);
+            let is_idle = shared.state().pump.is_none();
+            shared.add_sink(Box::new(|_: &[Event]| ()));
+            let flushed = flushed && deliver(&shared);
+            let started = shared.state().pump.is_some();
             shared.close();
-            sender.send((refused, started, flushed)).unwrap();
+            sender.send((refused, flushed, is_idle, started)).unwrap();
         });
-        assert_eq!(tried.recv_timeout(Duration::from_secs(30)), Ok((false, true, true)));
+        assert_eq!(tried.recv_timeout(Duration::from_secs(30)), Ok((false, true, true, true)));
     }
 }

@@ -14,7 +14,7 @@ use crate::util::{clock::Moment, error::ConfigError};
 pub(crate) struct LookupSettings {
     /// How long an answer is used.
     pub(crate) time_to_live: Duration,
-    /// How long a request waits for a lookup.
+    /// How long a request waits for its turn, and then for the lookup.
     pub(crate) deadline: Duration,
     /// The pause after a failed lookup.
     pub(crate) retry_after: Duration,
