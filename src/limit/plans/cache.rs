@@ -144,3 +144,51 @@ impl PlanCache {
         self.cached.answers.keep_answer(tenant, answer, now, |purge| plans.remove_all_found(purge))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering::SeqCst},
+        },
+    };
+
+    use tokio::task::yield_now;
+
+    use crate::{
+        LimitKey,
+        limit::{CachedPlans, Limiter, Plan, PlanSource, Plans, quota::Quota},
+    };
+
+    /// A database that never answers, and counts its lookups.
+    #[derive(Clone, Default)]
+    struct Silent(Arc<AtomicUsize>);
+
+    impl PlanSource for Silent {
+        type Error = Infallible;
+
+        async fn plan(&self, _tenant: &LimitKey) -> Result<Option<Plan>, Infallible> {
+            self.0.fetch_add(1, SeqCst);
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a13_lookups_in_the_background_are_bounded_and_do_not_queue() {
+        let database = Silent::default();
+        let plans = Plans::new(Quota::per_minute(9).unwrap());
+        let source = CachedPlans::new(database.clone()).max_lookups(4);
+        let limiter = Limiter::builder(plans).plan_source(source).build().unwrap();
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let before = tasks();
+        for number in (0..100).flat_map(|number| [number; 2]) {
+            limiter.load_plan_later(&LimitKey::parse(&format!("made-up-{number}")).unwrap());
+            for _ in 0..10 {
+                yield_now().await;
+            }
+        }
+        assert_eq!((database.0.load(SeqCst), tasks() - before), (2, 2));
+    }
+}
