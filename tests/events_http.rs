@@ -17,7 +17,7 @@ use tokio::{net::TcpListener, time::timeout};
 use tollgate::{
     EventLog, EventService, Head, Limiter, Plans, Quota, Tenant,
     clock::UnixTime,
-    event::{Event, EventKind, EventServiceBuilder, TenantsAndOperator},
+    event::{Event, EventKind, EventServiceBuilder, Query, TenantsAndOperator},
     tenant::{ProvedTenant, TenantError},
 };
 use tower::ServiceExt;
@@ -177,6 +177,9 @@ async fn tenants_see_their_own_events_and_operators_all() {
         let (status, _, body) = get(address, &format!("{path}?tenant=globex"), &[ACME]).await;
         assert_eq!((status, body.as_str()), (StatusCode::FORBIDDEN, r#"{"error":"forbidden"}"#));
     }
+    // requests without a valid key are events themselves
+    let unknown = log.read_events(&Query::new().kind(EventKind::CredentialUnknown)).events;
+    assert!(!unknown.is_empty() && unknown.iter().all(|event| event.reason == Some("event_log")), "{unknown:?}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Coalesces floods: counting repeated events is much cheaper than recording each of them.
 //!
 //! Threads are spread over stripes so that cores don't contend for one lock. A stripe is a small
-//! table of counters, one for each key (tenant, kind, policy, mode) and second. A counter counts the
+//! table of counters, one for each key (tenant, kind, policy, mode, reason) and second. A counter counts the
 //! first few subjects of its key separately, by method, and the rest together.
 
 use std::{
@@ -63,8 +63,15 @@ struct Counter {
     subjects: Vec<Event>,
 }
 
-type CounterKey =
-    (Option<LimitKey>, EventKind, Option<&'static str>, Mode, Option<(PublicId, Option<&'static str>)>, u64);
+type CounterKey = (
+    Option<LimitKey>,
+    EventKind,
+    Option<&'static str>,
+    Mode,
+    Option<&'static str>,
+    Option<(PublicId, Option<&'static str>)>,
+    u64,
+);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -93,7 +100,7 @@ impl Stripes {
         let thread = THREAD.try_with(|thread| *thread).unwrap_or(0);
         // the length is a power of two, so this is a mask, and the index is always valid
         let Some(stripe) = self.stripes.get(thread % self.stripes.len()) else { return };
-        let hash = self.hasher.hash_one((&event.tenant, event.kind, event.mode, event.policy));
+        let hash = self.hasher.hash_one((&event.tenant, event.kind, event.mode, event.policy, event.reason));
         lock(&stripe.0).tally(event, hash, &self.cap, &mut append);
     }
 
@@ -221,7 +228,8 @@ impl Counter {
 
     fn counts(&self, event: &Event) -> bool {
         let own = &self.rest;
-        own.kind == event.kind && own.mode == event.mode && own.policy == event.policy && own.tenant == event.tenant
+        (own.kind, own.mode, own.policy, own.reason) == (event.kind, event.mode, event.policy, event.reason)
+            && own.tenant == event.tenant
     }
 
     /// Threads may observe the start of a second in different orders, so an event that is one
@@ -253,7 +261,6 @@ fn add(sum: &mut Event, event: &Event) {
     keep_if_same(&mut sum.session, event.session);
     keep_if_same(&mut sum.subject, event.subject);
     keep_if_same(&mut sum.method, event.method);
-    keep_if_same(&mut sum.reason, event.reason);
     if event.at >= sum.at {
         sum.at = event.at;
         sum.limit = event.limit;
@@ -270,7 +277,7 @@ fn keep_if_same<T: Copy + PartialEq>(own: &mut Option<T>, other: Option<T>) {
 
 fn key(event: &Event) -> CounterKey {
     let subject = event.subject.map(|subject| (subject, event.method));
-    (event.tenant.clone(), event.kind, event.policy, event.mode, subject, event.at.as_secs())
+    (event.tenant.clone(), event.kind, event.policy, event.mode, event.reason, subject, event.at.as_secs())
 }
 
 /// Caps how many events per second are recorded individually, in the time of the events themselves.

@@ -1,6 +1,6 @@
 //! Routes of the site that ask more of a session than that it is live.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use axum::{Router, routing::get};
 use http::{Request, header};
@@ -8,6 +8,7 @@ use tollgate::{
     Session, SessionLayer, Sessions, UserId,
     auth::AuthServiceBuilder,
     clock::UnixTime,
+    event::{EventKind, Query},
     policy::{Policies, Policy},
     reject::ProblemJson,
     session::NewSession,
@@ -168,6 +169,9 @@ async fn a_user_without_the_claim_gets_a_403_and_no_sign_in() {
     let refused = fetch(&app(&world, layer().claim("admin", true).unwrap()), &mut browser).await;
     assert_eq!(refused.header("www-authenticate"), r#"Session realm="app", error="access_denied""#);
     assert_eq!(refused.json()["detail"], "the account lacks the required claim admin");
+    let events = world.log.read_events(&Query::new().kind(EventKind::SessionRefused)).events;
+    let reasons: BTreeSet<_> = events.iter().filter_map(|event| event.reason).collect();
+    assert_eq!(reasons, BTreeSet::from(["no_session", "proofs", "claims"]));
 }
 
 #[tokio::test]
