@@ -1,5 +1,5 @@
 use std::{
-    any::type_name,
+    any::{Any, type_name},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -10,7 +10,8 @@ use super::{
     contract::{BoxFuture, Store},
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, Operation, OperationOutcome, Record, Version, WriteOutcome},
+    memory::Memory,
+    record::{Entry, EntryView, Operation, OperationOutcome, Record, Version, WriteOutcome},
     scan::{ScanCursor, ScanPage},
 };
 use crate::{gate::MaybeReady, util::clock::UnixTime};
@@ -94,6 +95,17 @@ impl AnyStore {
         }
     }
 
+    /// Shows the entry of `key` to `see` without copying it. Returns `None`, and calls nothing, unless the store is a
+    /// [`Memory`]. The entry is locked meanwhile, so `see` must be quick and must not use the store.
+    pub(super) fn view_entry<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> Option<R> {
+        let (mut see, mut seen) = (Some(see), None);
+        self.0.store.view_entry(key, &mut |entry| seen = see.take().map(|see| see(entry)));
+        if seen.is_some() {
+            count_call!("get");
+        }
+        seen
+    }
+
     /// Calls [`Store::insert`].
     pub async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
         count_call!("insert");
@@ -166,6 +178,7 @@ crate::util::fmt::debug_text!(AnyStore, |own| own.0.store.name());
 /// The dyn-compatible form of [`Store`].
 trait DynStore: Send + Sync {
     fn get(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Entry>, StoreError>>>;
+    fn view_entry(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>));
     fn insert<'a>(&'a self, key: &'a Key, record: Record) -> BoxFuture<'a, Result<WriteOutcome, StoreError>>;
     fn swap<'a>(
         &'a self,
@@ -187,6 +200,13 @@ impl<S: Store> DynStore for S {
         match Store::get(self, key) {
             MaybeReady::Ready(found) => MaybeReady::Ready(found),
             MaybeReady::Pending(future) => MaybeReady::Pending(Box::pin(future)),
+        }
+    }
+
+    fn view_entry(&self, key: &Key, see: &mut dyn FnMut(Option<EntryView<'_>>)) {
+        // decided by the compiler
+        if let Some(memory) = (self as &dyn Any).downcast_ref::<Memory>() {
+            memory.view_entry(key, see);
         }
     }
 

@@ -4,12 +4,11 @@ use std::{
     future::{Future, Ready},
     hash::BuildHasher,
     sync::{
-        PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
 
-use bytes::Bytes;
 use foldhash::fast::RandomState;
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 
@@ -17,7 +16,7 @@ use super::{
     contract::Store,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, Expected, Record, Version, WriteOutcome},
+    record::{Entry, EntryView, Expected, Record, Version, WriteOutcome},
     scan::{ScanCursor, ScanPage},
 };
 use crate::{
@@ -94,10 +93,18 @@ impl Memory {
         self.len() == 0
     }
 
+    /// Shows the entry of `key` to `see`. The entry is locked meanwhile.
     #[inline]
-    fn find(&self, key: &Key) -> Option<Entry> {
+    pub(super) fn view_entry<R>(&self, key: &Key, see: impl FnOnce(Option<EntryView<'_>>) -> R) -> R {
         let hash = self.hash(key.as_bytes());
-        read_shard(self.shard(hash)?).get(hash, key.as_bytes()).map(Row::to_entry)
+        match self.shard(hash) {
+            Some(shard) => see(read_shard(shard).get(hash, key.as_bytes())),
+            None => see(None),
+        }
+    }
+
+    fn find(&self, key: &Key) -> Option<Entry> {
+        self.view_entry(key, |entry| entry.map(EntryView::to_entry))
     }
 
     fn write_entry(&self, key: &Key, expected: Expected, record: &Record) -> Result<WriteOutcome, StoreError> {
@@ -108,11 +115,11 @@ impl Memory {
             };
             let mut shard = write_shard(shard);
             let found = shard.get(hash, key.as_bytes());
-            if !expected.is_met_by(found.map(Row::version)) {
-                return Ok(WriteOutcome::Lost(found.map(Row::to_entry)));
+            if !expected.is_met_by(found.map(|entry| entry.version)) {
+                return Ok(WriteOutcome::Lost(found.map(EntryView::to_entry)));
             }
-            let replaced = found.map_or(0, Row::cost);
-            let needed = key.as_bytes().len() + record.value().len() + OVERHEAD;
+            let replaced = found.map_or(0, |entry| cost(key.as_bytes(), entry.value));
+            let needed = cost(key.as_bytes(), record.value());
             if self.used.reserve(usize::from(found.is_none()), needed, replaced) {
                 let version = shard.put(hash, key.as_bytes(), record, |row| self.hash(row.key()));
                 self.sweep(&mut shard, now, SWEPT_PER_WRITE);
@@ -130,8 +137,8 @@ impl Memory {
     fn remove(&self, key: &Key) -> Option<Entry> {
         let hash = self.hash(key.as_bytes());
         let row = write_shard(self.shard(hash)?).remove(hash, key.as_bytes())?;
-        self.used.release(1, row.cost());
-        Some(row.to_entry())
+        self.used.release(1, cost(row.key(), row.as_entry_view().value));
+        Some(row.as_entry_view().to_entry())
     }
 
     #[inline]
@@ -160,10 +167,10 @@ impl Memory {
     /// Removes at most `most` expired entries of a shard and returns their number.
     fn sweep(&self, shard: &mut Shard, now: UnixTime, most: usize) -> usize {
         let mut swept = 0;
-        while swept < most && shard.by_expiry.first().is_some_and(|row| row.expires_at <= now) {
+        while swept < most && shard.by_expiry.first().is_some_and(|row| row.expires_at() <= now) {
             let Some(row) = shard.by_expiry.pop_first() else { break };
             if shard.rows.find_entry(self.hash(row.key()), |own| own == &row).map(OccupiedEntry::remove).is_ok() {
-                self.used.release(1, row.cost());
+                self.used.release(1, cost(row.key(), row.as_entry_view().value));
             }
             swept += 1;
         }
@@ -203,7 +210,7 @@ impl Store for Memory {
         };
         let shard = self.shards.get(part).ok_or(StoreErrorKind::Corrupt)?;
         let rows: Vec<Row> = read_shard(shard).rows.iter().cloned().collect();
-        let entries = rows.iter().map(|row| Ok((Key::from_bytes(row.key())?, row.to_entry())));
+        let entries = rows.iter().map(|row| Ok((Key::from_bytes(row.key())?, row.as_entry_view().to_entry())));
         let next = Some(part + 1).filter(|next| *next < SHARDS).map(|next| ScanCursor::new(vec![next as u8]));
         Ok(ScanPage { entries: entries.collect::<Result<_, StoreError>>()?, next })
     }
@@ -219,54 +226,60 @@ struct Shard {
     writes: u64,
 }
 
-/// An entry and its key. Rows are ordered by their expiry.
+/// An entry and its key in one place, so that a look-up reads few: the number of the write and the expiry in 8 bytes each, the
+/// length of the key in 2, the key, and the value. Rows are ordered by their expiry.
 #[derive(Clone)]
-struct Row {
-    /// The key and the value, one after the other, so that a look-up reads one place.
-    bytes: Bytes,
-    key_len: u16,
-    /// The number of the write.
-    number: u64,
-    expires_at: UnixTime,
-}
+struct Row(Arc<[u8]>);
+
+/// The length of what precedes the key.
+const HEAD: usize = 18;
 
 impl Row {
+    fn new(number: u64, key: &[u8], record: &Record) -> Self {
+        let head = [number, record.expires_at().as_nanos()].map(u64::to_le_bytes).concat();
+        // keys have at most 1,218 bytes
+        let key_len = (key.len() as u16).to_le_bytes();
+        Self([&head, &key_len[..], key, record.value()].concat().into())
+    }
+
+    #[inline]
+    fn head<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.0.get(at..).and_then(|rest| rest.first_chunk().copied()).unwrap_or([0; N])
+    }
+
+    #[inline]
+    fn parts(&self) -> (&[u8], &[u8]) {
+        let key_len = u16::from_le_bytes(self.head(16));
+        self.0.get(HEAD..).unwrap_or_default().split_at_checked(key_len.into()).unwrap_or_default()
+    }
+
     #[inline]
     fn key(&self) -> &[u8] {
-        self.bytes.get(..self.key_len.into()).unwrap_or_default()
+        self.parts().0
     }
 
-    fn version(&self) -> Version {
-        Version::from_u64(self.number)
-    }
-
-    /// The value is shared, and not copied.
     #[inline]
-    fn to_entry(&self) -> Entry {
-        Entry {
-            value: self.bytes.slice(usize::from(self.key_len)..),
-            version: self.version(),
-            expires_at: self.expires_at,
-        }
+    fn expires_at(&self) -> UnixTime {
+        UnixTime::from_nanos(u64::from_le_bytes(self.head(8)))
     }
 
-    fn cost(&self) -> usize {
-        self.bytes.len() + OVERHEAD
+    #[inline]
+    fn as_entry_view(&self) -> EntryView<'_> {
+        let version = Version::from_u64(u64::from_le_bytes(self.head(0)));
+        EntryView { value: self.parts().1, version, expires_at: self.expires_at() }
     }
 }
 
 impl Shard {
     #[inline]
-    fn get(&self, hash: u64, key: &[u8]) -> Option<&Row> {
-        self.rows.find(hash, |row| row.key() == key)
+    fn get(&self, hash: u64, key: &[u8]) -> Option<EntryView<'_>> {
+        self.rows.find(hash, |row| row.key() == key).map(Row::as_entry_view)
     }
 
     fn put(&mut self, hash: u64, key: &[u8], record: &Record, hasher: impl Fn(&Row) -> u64) -> Version {
         self.remove(hash, key);
         self.writes += 1;
-        let (bytes, expires_at) = (Bytes::from([key, record.value()].concat()), record.expires_at());
-        // keys have at most 1,218 bytes
-        let row = Row { bytes, key_len: key.len() as u16, number: self.writes, expires_at };
+        let row = Row::new(self.writes, key, record);
         self.by_expiry.insert(row.clone());
         self.rows.insert_unique(hash, row, hasher);
         Version::from_u64(self.writes)
@@ -282,7 +295,7 @@ impl Shard {
 
 impl Ord for Row {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.expires_at, self.key()).cmp(&(other.expires_at, other.key()))
+        (self.expires_at(), self.key()).cmp(&(other.expires_at(), other.key()))
     }
 }
 
@@ -335,6 +348,10 @@ fn add_within(counter: &AtomicUsize, more: usize, most: usize) -> bool {
     more == 0 || counter.fetch_update(Relaxed, Relaxed, |now| now.checked_add(more).filter(|sum| *sum <= most)).is_ok()
 }
 
+fn cost(key: &[u8], value: &[u8]) -> usize {
+    key.len() + value.len() + OVERHEAD
+}
+
 // Every step leaves a shard consistent, so a poisoned lock can be ignored.
 
 fn read_shard(shard: &RwLock<Shard>) -> RwLockReadGuard<'_, Shard> {
@@ -348,6 +365,7 @@ fn write_shard(shard: &RwLock<Shard>) -> RwLockWriteGuard<'_, Shard> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::any::AnyStore;
 
     fn key(number: usize) -> Key {
         Key::new("t", None, number.to_string()).unwrap()
@@ -390,12 +408,41 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_read_without_a_copy() {
+    fn a_type_erased_memory_is_read_in_place() {
         let memory = Memory::new();
         assert!(insert(&memory, 0, 7, 0, 10).is_ok());
-        let place = || memory.find(&key(0)).map(|entry| (entry.value.as_ptr(), entry.value.len()));
-        assert!(matches!(place(), Some((_, 7))));
-        assert_eq!(place(), place());
+        let store = AnyStore::from(memory);
+        let place = |number| {
+            store.view_entry(&key(number), |entry| entry.map(|entry| (entry.value.as_ptr(), entry.value.len())))
+        };
+        assert!(matches!(place(0), Some(Some((_, 7)))));
+        assert_eq!(place(0), place(0));
+        assert_eq!(place(1), Some(None));
+        // a store around it may change what is read
+        assert_eq!(AnyStore::from(Around(store)).view_entry(&key(0), |_| ()), None);
+    }
+
+    struct Around(AnyStore);
+
+    impl Store for Around {
+        fn get(
+            &self,
+            key: &Key,
+        ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
+            self.0.get(key)
+        }
+
+        async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.insert(key, record).await
+        }
+
+        async fn swap(&self, key: &Key, expected: Version, record: Record) -> Result<WriteOutcome, StoreError> {
+            self.0.swap(key, expected, record).await
+        }
+
+        async fn take(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+            self.0.take(key).await
+        }
     }
 
     #[test]

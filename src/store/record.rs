@@ -70,6 +70,27 @@ pub struct Entry {
     pub expires_at: UnixTime,
 }
 
+/// An entry that is still in its store.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryView<'a> {
+    pub(super) value: &'a [u8],
+    pub(super) version: Version,
+    pub(super) expires_at: UnixTime,
+}
+
+impl EntryView<'_> {
+    pub(super) fn to_entry(self) -> Entry {
+        let Self { value, version, expires_at } = self;
+        Entry { value: Bytes::copy_from_slice(value), version, expires_at }
+    }
+}
+
+impl Entry {
+    pub(super) fn as_entry_view(&self) -> EntryView<'_> {
+        EntryView { value: &self.value, version: self.version, expires_at: self.expires_at }
+    }
+}
+
 crate::util::fmt::debug_fields!(Entry, |own| len: own.value.len(), version: own.version, expires_at: own.expires_at);
 
 /// Identifies a write of a key, even across deletions. A store counts its writes, or draws 128 random bits for each.

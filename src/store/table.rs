@@ -10,7 +10,7 @@ use super::{
     contract::BoxFuture,
     error::{StoreError, StoreErrorKind},
     key::Key,
-    record::{Entry, Expected, Operation, Record, Version, WriteOutcome},
+    record::{Entry, EntryView, Expected, Operation, Record, Version, WriteOutcome},
     scan::{ScanCursor, ScanPage},
 };
 use crate::{
@@ -116,7 +116,7 @@ impl<T: Value> Table<T> {
     }
 
     /// Returns a value. This is the hot path: if the store returns immediately, so does this
-    /// function.
+    /// function. Values in memory are read in place.
     pub(crate) fn get(
         &self,
         tenant: Option<&Tenant>,
@@ -130,6 +130,9 @@ impl<T: Value> Table<T> {
 
     /// Like [`get`](Self::get), with a prepared key.
     pub(crate) fn get_at(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Stored<T>>, StoreError>>> {
+        if let Some(read) = self.store.view_entry(key, |found| read_at(self.now(), found)) {
+            return MaybeReady::Ready(read);
+        }
         match self.store.get(key) {
             MaybeReady::Ready(found) => MaybeReady::Ready(found.and_then(|found| self.decode_found(found.as_ref()))),
             MaybeReady::Pending(future) => {
@@ -322,11 +325,7 @@ impl<T: Value> Table<T> {
     }
 
     fn decode_found(&self, found: Option<&Entry>) -> Result<Option<Stored<T>>, StoreError> {
-        let now = self.now();
-        let Some(Entry { value, version, expires_at }) = found.filter(|entry| now < entry.expires_at) else {
-            return Ok(None);
-        };
-        Ok(Some(Stored { value: T::decode_row(value)?, version: *version, expires_at: *expires_at }))
+        read_at(self.now(), found.map(Entry::as_entry_view))
     }
 }
 
@@ -344,6 +343,13 @@ impl<T: Value> RowCheck<T> {
     ) -> MaybeReady<BoxFuture<'static, Result<bool, StoreError>>> {
         self.table.get_at(&self.key).map(move |row| Ok(row?.is_some_and(|row| is_like(&row.value))))
     }
+}
+
+fn read_at<T: Value>(now: UnixTime, found: Option<EntryView<'_>>) -> Result<Option<Stored<T>>, StoreError> {
+    let Some(EntryView { value, version, expires_at }) = found.filter(|entry| now < entry.expires_at) else {
+        return Ok(None);
+    };
+    Ok(Some(Stored { value: T::decode_row(value)?, version, expires_at }))
 }
 
 /// Reports the position only, because serde's messages quote the value.
