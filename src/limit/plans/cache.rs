@@ -184,7 +184,7 @@ mod tests {
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let before = tasks();
         for number in (0..100).flat_map(|number| [number; 2]) {
-            limiter.load_plan_later(&LimitKey::parse(&format!("made-up-{number}")).unwrap());
+            limiter.load_plan_later(&LimitKey::parse(format!("made-up-{number}")).unwrap());
             for _ in 0..10 {
                 yield_now().await;
             }
