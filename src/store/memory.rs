@@ -226,8 +226,8 @@ struct Shard {
     writes: u64,
 }
 
-/// An entry and its key in one place, so that a look-up reads few: the number of the write and the expiry in 8 bytes each, the
-/// length of the key in 2, the key, and the value. Rows are ordered by their expiry.
+/// An entry and its key in one block of memory, which makes look-ups fast: the number of the write and the expiry in 8 bytes each,
+/// the length of the key in 2, the key, and the value. Rows are ordered by their expiry.
 #[derive(Clone)]
 struct Row(Arc<[u8]>);
 
@@ -242,6 +242,7 @@ impl Row {
         Self([&head, &key_len[..], key, record.value()].concat().into())
     }
 
+    /// Returns the bytes of a number in front of the key.
     #[inline]
     fn head<const N: usize>(&self, at: usize) -> [u8; N] {
         self.0.get(at..).and_then(|rest| rest.first_chunk().copied()).unwrap_or([0; N])

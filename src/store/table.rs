@@ -130,7 +130,9 @@ impl<T: Value> Table<T> {
 
     /// Like [`get`](Self::get), with a prepared key.
     pub(crate) fn get_at(&self, key: &Key) -> MaybeReady<BoxFuture<'static, Result<Option<Stored<T>>, StoreError>>> {
-        if let Some(read) = self.store.view_entry(key, |found| read_at(self.now(), found)) {
+        // before the entry is locked, because an application can bring its own clock
+        let now = self.now();
+        if let Some(read) = self.store.view_entry(key, |found| read_at(now, found)) {
             return MaybeReady::Ready(read);
         }
         match self.store.get(key) {
