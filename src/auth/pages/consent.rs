@@ -19,7 +19,7 @@ pub(crate) struct Question<'a> {
     /// The user who decides.
     pub(crate) user: String,
     /// The scopes, claims and resources that the client requests: the key of a text, and the name in it.
-    pub(crate) wishes: Vec<(&'static str, &'a str)>,
+    pub(crate) access: Vec<(&'static str, &'a str)>,
     /// Whether the user has an account page here.
     pub(crate) has_account_page: bool,
     /// The fields that the form repeats.
@@ -41,7 +41,7 @@ pub(crate) fn consent_page(pages: &BuiltPages, language: Language, question: &Qu
         "question" => Some(filled("consent.question")),
         "user" => Some(filled("consent.user")),
         "wants" => Some(filled("consent.wants")),
-        "wishes" => {
+        "access" => {
             let line = |(key, name): &(&str, &str)| {
                 let words = words::fill_values(
                     &pages.text(language, key),
@@ -49,7 +49,7 @@ pub(crate) fn consent_page(pages: &BuiltPages, language: Language, question: &Qu
                 );
                 format!("<li>{words}</li>")
             };
-            Some(question.wishes.iter().map(line).collect::<Vec<_>>().join("\n    "))
+            Some(question.access.iter().map(line).collect::<Vec<_>>().join("\n    "))
         }
         "note" => {
             let withdraw = question.has_account_page.then(|| pages.text(language, "consent.withdraw"));

@@ -3,7 +3,7 @@
 //! A refusal that the caller sees depends only on what the caller submitted, so it shows nothing about accounts. Counts of
 //! real accounts and addresses are hidden. Every path writes the same number of rows for known and unknown users.
 //!
-//! A trusted browser has counts of its own, so strangers cannot use up the attempts and messages of its owner.
+//! A trusted browser has counts of its own, so others cannot use up the attempts and messages of its owner.
 
 use std::{sync::Arc, time::Duration};
 
@@ -55,7 +55,7 @@ pub(crate) mod submitted {
         keyed.hash("name or address", [text.as_bytes()])
     }
 
-    /// The id of a passkey. Strangers don't know it, so they can't lock its owner out.
+    /// The id of a passkey. Others don't know it, so they can't lock its owner out.
     pub(crate) fn passkey(id: &[u8], keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted passkey", [id])
     }
@@ -83,7 +83,7 @@ pub(crate) struct Guard {
     pub(super) limits: LoginLimits,
 }
 
-/// How long failures with the id of a passkey are remembered: signatures can't be guessed, and strangers can make up any number
+/// How long failures with the id of a passkey are remembered: signatures can't be guessed, and anyone can make up any number
 /// of ids.
 const PASSKEY_MEMORY: Duration = Duration::from_secs(60);
 
@@ -459,7 +459,7 @@ impl AttemptKey<'_> {
     }
 
     /// Returns one of 65,536 numbers, by which unknown users share rows. Their counts decide nothing and exist for equal work
-    /// alone. They live as long as those of accounts, so strangers must not be able to cause any number of them.
+    /// alone. They live as long as those of accounts, so callers must not be able to cause any number of them.
     fn shared_row(&self) -> [u8; 2] {
         let [first, second, ..] = *self.submitted.as_bytes();
         [first, second]
