@@ -25,7 +25,12 @@ pub(super) fn packed(plan: &Plan) -> Bytes {
     plan.packed(pack)
 }
 
-/// Packs quotas. Times are rounded up to microseconds, so that nothing comes back earlier than asked for.
+/// A longer interval of a smooth quota is rounded up to microseconds, so that doubles hold all multiples of it that the script needs.
+#[cfg(feature = "smooth")]
+const EXACT: u64 = 1_000_000;
+
+/// Packs quotas. Times are rounded up to microseconds, so that nothing comes back earlier than asked for. The interval of a smooth
+/// quota is in nanoseconds.
 fn pack(limits: &[Limited]) -> Bytes {
     // a plan has at most 6 quotas, and a name at most 32 bytes
     let length_of = |bytes: usize| u8::try_from(bytes).unwrap_or(u8::MAX);
@@ -33,20 +38,21 @@ fn pack(limits: &[Limited]) -> Bytes {
     for limited in limits {
         let Limited { quota, most, is_for_anonymous, bit, .. } = limited;
         let window = saturating_nanos(quota.window());
+        let micros = window.div_ceil(1000);
         let (rule, length, fine) = match quota.rule() {
-            Rule::Window { slices } => (b'w', window, (window / u64::from(slices)).max(1).div_ceil(1000)),
+            Rule::Window { slices } => (b'w', micros, (window / u64::from(slices)).max(1).div_ceil(1000)),
             #[cfg(feature = "smooth")]
-            Rule::Smooth { interval } => match limited.gauge {
-                Gauge::Smooth(pace) => (b's', pace.interval, u64::from(pace.burst)),
-                _ => (b's', interval, u64::from(*most)),
-            },
-            Rule::Fixed => (b'f', window, 0),
+            Rule::Smooth { interval } => {
+                let interval = if let Gauge::Smooth(pace) = limited.gauge { pace.interval } else { interval };
+                (b's', interval.next_multiple_of(if interval < EXACT { 1 } else { 1000 }), u64::from(*most))
+            }
+            Rule::Fixed => (b'f', micros, 0),
             Rule::Concurrent => (b'c', 0, 0),
         };
         packed.extend([rule, u8::from(*is_for_anonymous), u8::from(quota.is_shadow()), *bit]);
         packed.extend(most.to_be_bytes());
-        for number in [length.div_ceil(1000), fine, window.div_ceil(1000)] {
-            // microseconds of a u64 of nanoseconds have 55 bits
+        for number in [length, fine, micros] {
+            // none has more than 55 bits
             let [_, low @ ..] = number.to_be_bytes();
             packed.extend(low);
         }
