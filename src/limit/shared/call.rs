@@ -11,7 +11,8 @@ use std::{
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    open_calls::{CallId, CallTerms, CallToEnd, OpenCalls, SLOT, SentAt},
+    lease::ClockReading,
+    open_calls::{CallId, CallTerms, CallToEnd, OpenCalls, SLOT},
     server::Server,
     shared_limiter::SharedLimiter,
 };
@@ -36,7 +37,7 @@ impl SharedLimiter {
         let server = &self.0.server;
         let clock = &*server.watcher.reports().clock;
         // before the node relies on what the server counts
-        let sent_at = SentAt::now(clock);
+        let sent_at = ClockReading::now(clock);
         if !server.count_open_calls(payer).await {
             return Decision::UNAVAILABLE;
         }
@@ -57,7 +58,8 @@ impl SharedLimiter {
         };
         // its marks are known now, so a refund is a call of its own
         call.used = "0";
-        let (is_opened, mirrored) = (answer.decision.is_admitted(), answer.mirrored_call.take());
+        let is_opened = answer.decision.is_admitted();
+        let mirrored = answer.mirrored.as_mut().ok().and_then(|(call, _)| call.take());
         // refunded if the answer is of no use
         let mut decision = self.with_spend(answer, payer, plan, Ask { refundable: true, ..ask });
         if !decision.is_admitted() {
@@ -110,7 +112,7 @@ impl Server {
         if failed_at.is_some_and(|failed_at| failed_at >= began) {
             return false;
         }
-        let sent_at = SentAt::now(&*self.watcher.reports().clock);
+        let sent_at = ClockReading::now(&*self.watcher.reports().clock);
         let calls = self.calls.calls_of_key(key);
         if calls.is_empty() {
             return true;
@@ -482,7 +484,7 @@ mod tests {
         let terms = CallTerms { is_anonymous: false, estimate: 0, at_most: 0 };
         for number in 0..640_u64 {
             let key = LimitKey::parse(format!("t{number}")).unwrap();
-            server.calls.insert(&key, number.to_be_bytes(), terms, SentAt::now(&*server.watcher.reports().clock));
+            server.calls.insert(&key, number.to_be_bytes(), terms, ClockReading::now(&*server.watcher.reports().clock));
         }
         redis.cli(&["client", "pause", "20000"]);
         let began = Instant::now();
