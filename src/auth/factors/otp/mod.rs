@@ -201,7 +201,7 @@ async fn settle(
         attempt.set_owner(step.device_owner(&found, found.active().filter(may_prove)));
         let ids = attempt.key().ids(keyed);
         let read = step.read_with(&mut found, core.guard.prepare_attempt_reads(&login.tenant, &ids)?).await?;
-        let rows = ids.with(read);
+        let rows: Vec<_> = ids.into_iter().zip(read).collect();
         let decision = attempt.decide(&rows)?;
         let owner = found.active().filter(may_prove).and(found.user()).filter(|_| decision.below_ceiling);
         let latest = step.latest();
