@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::mirror::{Knowledge, ServerCounts};
+use super::mirror::{Knowledge, Mirrored, ServerCounts};
 #[cfg(feature = "smooth")]
 use crate::limit::engine::meter::Gauge;
 use crate::{
     limit::{
-        decision::{Decision, Marks, NO_MARKS, OpenCall, Spend, UNCHARGED},
+        decision::{Decision, Marks, NO_MARKS, Spend, UNCHARGED},
         plan::{Limited, Plan},
         quota::Rule,
     },
@@ -76,10 +76,8 @@ pub(super) struct Answer {
     pub(super) counts: ServerCounts,
     /// What the server knew when the call was sent.
     pub(super) knowledge: Knowledge,
-    /// The charge of the mirror, or its refusal of what the server has admitted.
-    pub(super) mirrored: Result<Spend, Decision>,
-    /// The call in memory.
-    pub(super) mirrored_call: Option<Box<OpenCall>>,
+    /// The call and the charge of the mirror, or its refusal of what the server has admitted.
+    pub(super) mirrored: Result<Mirrored, Decision>,
 }
 
 impl Answer {
@@ -92,8 +90,7 @@ impl Answer {
             lifetime: Duration::ZERO,
             counts,
             knowledge: Knowledge::default(),
-            mirrored: Ok(Spend::default()),
-            mirrored_call: None,
+            mirrored: Ok((None, Spend::default())),
         }
     }
 
