@@ -26,7 +26,7 @@ macro_rules! models {
             };
 
             use self::{
-                slot::{Admission, ClockReading, LeaseCall, LeaseReply, LeaseStep, LeaseWish},
+                slot::{Admission, ClockReading, LeaseCall, LeaseReply, LeaseRequest, LeaseStep},
                 slots::LeaseSlots,
             };
             use crate::util::clock::{Moment, UnixTime};
@@ -58,8 +58,8 @@ macro_rules! models {
 
                 /// Asks for a unit of a plan. Returns the number of the lease if it was admitted.
                 fn ask(&self, plan: u32) -> Option<u64> {
-                    let wish = LeaseWish { units: 1, plan, lifetime: LIFETIME };
-                    let mut step = Some(self.with(|slots| slots.request(&(), wish, at(0))));
+                    let request = LeaseRequest { units: 1, plan, lifetime: LIFETIME };
+                    let mut step = Some(self.with(|slots| slots.request(&(), request, at(0))));
                     loop {
                         step = match step? {
                             LeaseStep::Admitted(Admission { lease, terms, .. }) => {
@@ -72,7 +72,7 @@ macro_rules! models {
                             }
                             LeaseStep::Wait(end) => {
                                 let has_reply = tollgate_models::finish(end.wait_for_reply());
-                                has_reply.then(|| self.with(|slots| slots.request(&(), wish, at(0))))
+                                has_reply.then(|| self.with(|slots| slots.request(&(), request, at(0))))
                             }
                             LeaseStep::Plain => {
                                 let server = &mut *self.server.lock().unwrap();

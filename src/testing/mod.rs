@@ -42,7 +42,7 @@ mod store;
 #[doc(hidden)]
 pub mod lease {
     pub use crate::limit::shared::lease::{
-        Admission, CallEnd, ClockReading, LeaseCall, LeaseReply, LeaseReturn, LeaseSlots, LeaseStep, LeaseWish,
+        Admission, CallEnd, ClockReading, LeaseCall, LeaseReply, LeaseRequest, LeaseReturn, LeaseSlots, LeaseStep,
     };
 }
 pub use self::{

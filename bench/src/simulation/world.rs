@@ -7,7 +7,7 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
-use tollgate::testing::lease::{LeaseCall, LeaseReply, LeaseReturn, LeaseStep, LeaseWish};
+use tollgate::testing::lease::{LeaseCall, LeaseReply, LeaseRequest, LeaseReturn, LeaseStep};
 
 use super::{
     Counting, Scale,
@@ -187,9 +187,9 @@ impl World {
     }
 
     fn serve_leased(&mut self, node: usize, request: Request, now: Micros) {
-        let wish = LeaseWish { units: request.units, plan: 1, lifetime: self.lifetime };
+        let asked = LeaseRequest { units: request.units, plan: 1, lifetime: self.lifetime };
         let own = &mut self.nodes[node];
-        let step = own.slots.request(&request.tenant, wish, own.clock(now));
+        let step = own.slots.request(&request.tenant, asked, own.clock(now));
         match step {
             LeaseStep::Admitted(_) => self.witness.admitted(request.tenant, now, request.units),
             LeaseStep::Refused(_) => {}

@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use tokio::task::JoinSet;
 
 use super::{
-    lease::{Admission, ClockReading, LeaseCall, LeaseReply, LeaseReturn, LeaseSlots, LeaseStep, LeaseWish},
+    lease::{Admission, ClockReading, LeaseCall, LeaseReply, LeaseRequest, LeaseReturn, LeaseSlots, LeaseStep},
     mirror::Knowledge,
     script::{self, Answer},
     server::Server,
@@ -96,10 +96,10 @@ impl Leasing {
             return Some(LeaseStep::Plain);
         }
         let holder = Holder { tenant: tenant.clone(), is_anonymous: ask.is_anonymous };
-        let wish = LeaseWish { units: ask.units, plan: plan.id(), lifetime: self.lifetime(plan) };
-        let mut step = self.step(&holder, wish);
+        let request = LeaseRequest { units: ask.units, plan: plan.id(), lifetime: self.lifetime(plan) };
+        let mut step = self.step(&holder, request);
         if let LeaseStep::Wait(_) = step {
-            step = self.wait_for_others(&holder, wish, step).await?;
+            step = self.wait_for_others(&holder, request, step).await?;
         }
         if let LeaseStep::Call(call) = step {
             // others wait for it, so it ends even if this request does not wait any more
@@ -113,7 +113,7 @@ impl Leasing {
     async fn wait_for_others(
         self: &Arc<Self>,
         holder: &Holder,
-        wish: LeaseWish,
+        request: LeaseRequest,
         mut step: LeaseStep<Arc<LeaseTerms>>,
     ) -> Option<LeaseStep<Arc<LeaseTerms>>> {
         let mut has_answered = false;
@@ -123,7 +123,7 @@ impl Leasing {
                     return None;
                 }
                 has_answered = true;
-                step = self.step(holder, wish);
+                step = self.step(holder, request);
             }
             Some(step)
         });
@@ -131,9 +131,9 @@ impl Leasing {
         waited.await.unwrap_or_else(|| has_answered.then_some(LeaseStep::Plain))
     }
 
-    fn step(self: &Arc<Self>, holder: &Holder, wish: LeaseWish) -> LeaseStep<Arc<LeaseTerms>> {
+    fn step(self: &Arc<Self>, holder: &Holder, request: LeaseRequest) -> LeaseStep<Arc<LeaseTerms>> {
         let mut slots = self.shard(holder);
-        let step = slots.request(holder, wish, self.now());
+        let step = slots.request(holder, request, self.now());
         self.give_back(slots.take_returns());
         step
     }

@@ -11,6 +11,6 @@ mod slot;
 mod slots;
 
 pub use self::{
-    slot::{Admission, CallEnd, ClockReading, LeaseCall, LeaseReply, LeaseStep, LeaseWish},
+    slot::{Admission, CallEnd, ClockReading, LeaseCall, LeaseReply, LeaseRequest, LeaseStep},
     slots::{LeaseReturn, LeaseSlots},
 };

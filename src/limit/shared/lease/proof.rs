@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::{bool::weighted, collection::vec, prelude::*, sample::select, test_runner::Config};
 use tokio::runtime::Runtime;
 
-use super::{ClockReading, LeaseCall, LeaseReply, LeaseReturn, LeaseSlots, LeaseStep, LeaseWish};
+use super::{ClockReading, LeaseCall, LeaseReply, LeaseRequest, LeaseReturn, LeaseSlots, LeaseStep};
 use crate::{
     limit::{
         decision::Ask,
@@ -251,9 +251,9 @@ impl World {
     /// Returns whether a call was made.
     fn request(&mut self, node: usize, units: u32, is_anonymous: bool) -> bool {
         let plan = self.nodes[node].plan;
-        let wish = LeaseWish { units, plan: self.plans[plan].id(), lifetime: self.lifetime };
+        let request = LeaseRequest { units, plan: self.plans[plan].id(), lifetime: self.lifetime };
         let now = self.reading(node);
-        let decided = self.nodes[node].slots.request(&is_anonymous, wish, now);
+        let decided = self.nodes[node].slots.request(&is_anonymous, request, now);
         self.collect(node);
         match decided {
             LeaseStep::Admitted(admission) => self.admit(node, is_anonymous, units, self.micros, admission),

@@ -25,7 +25,7 @@ impl ClockReading {
 
 /// A request that a node decides on.
 #[derive(Clone, Copy, Debug)]
-pub struct LeaseWish {
+pub struct LeaseRequest {
     /// The units that the request costs, at least one.
     pub units: u32,
     /// A number that differs between plans.
@@ -161,19 +161,19 @@ impl<T: Clone> Slot<T> {
     /// Decides on a request. Returns the units that a change of the plan or the end of a lease leaves, too.
     pub(super) fn request(
         &mut self,
-        wish: LeaseWish,
+        request: LeaseRequest,
         now: ClockReading,
         largest: u32,
         next_number: &mut u64,
     ) -> (LeaseStep<T>, Unused<T>) {
         self.touched = now;
-        let unused = if self.plan == wish.plan { self.expire(now) } else { self.adopt(wish.plan) };
-        (self.step(wish, now, largest, next_number), unused)
+        let unused = if self.plan == request.plan { self.expire(now) } else { self.adopt(request.plan) };
+        (self.step(request, now, largest, next_number), unused)
     }
 
-    fn step(&mut self, wish: LeaseWish, now: ClockReading, largest: u32, next_number: &mut u64) -> LeaseStep<T> {
-        if let Some(lease) = self.lease.as_mut().filter(|lease| lease.left >= wish.units) {
-            lease.left -= wish.units;
+    fn step(&mut self, request: LeaseRequest, now: ClockReading, largest: u32, next_number: &mut u64) -> LeaseStep<T> {
+        if let Some(lease) = self.lease.as_mut().filter(|lease| lease.left >= request.units) {
+            lease.left -= request.units;
             lease.requests = lease.requests.saturating_add(1);
             return LeaseStep::Admitted(Admission {
                 lease: lease.number,
@@ -181,18 +181,18 @@ impl<T: Clone> Slot<T> {
                 terms: lease.terms.clone(),
             });
         }
-        if let Some(refusal) = self.refusal.as_ref().filter(|refusal| wish.units == refusal.units) {
+        if let Some(refusal) = self.refusal.as_ref().filter(|refusal| request.units == refusal.units) {
             return LeaseStep::Refused(refusal.terms.clone());
         }
         if let Some((_, end)) = &self.call {
-            self.waiting = self.waiting.saturating_add(wish.units);
+            self.waiting = self.waiting.saturating_add(request.units);
             return LeaseStep::Wait(end.clone());
         }
         if let Some(lease) = &self.lease {
             // used up before its end
             self.size = lease.granted.saturating_mul(2);
         }
-        let all = std::mem::take(&mut self.waiting).saturating_add(wish.units);
+        let all = std::mem::take(&mut self.waiting).saturating_add(request.units);
         let end = CallEnd(Arc::new(Semaphore::new(0)));
         let number = *next_number;
         *next_number += 1;
@@ -200,10 +200,10 @@ impl<T: Clone> Slot<T> {
         LeaseStep::Call(LeaseCall {
             number,
             sent: now,
-            needed: wish.units,
-            most: self.size.max(all).min(largest).max(wish.units),
-            lifetime: wish.lifetime,
-            plan: wish.plan,
+            needed: request.units,
+            most: self.size.max(all).min(largest).max(request.units),
+            lifetime: request.lifetime,
+            plan: request.plan,
             end,
         })
     }

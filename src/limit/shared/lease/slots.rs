@@ -8,7 +8,7 @@ use std::{
 
 use foldhash::fast::RandomState;
 
-use super::slot::{Admission, ClockReading, LeaseCall, LeaseReply, LeaseStep, LeaseWish, Slot, Unused};
+use super::slot::{Admission, ClockReading, LeaseCall, LeaseReply, LeaseRequest, LeaseStep, Slot, Unused};
 
 /// A slot without requests for this many lifetimes is forgotten, and with it how many units the tenant needs.
 const IDLE: u32 = 8;
@@ -56,17 +56,17 @@ impl<K: Clone + Eq + Hash, T: Clone> LeaseSlots<K, T> {
     }
 
     /// Decides on a request at this time.
-    pub fn request(&mut self, key: &K, wish: LeaseWish, now: ClockReading) -> LeaseStep<T> {
-        if self.is_closed || wish.units == 0 {
+    pub fn request(&mut self, key: &K, request: LeaseRequest, now: ClockReading) -> LeaseStep<T> {
+        if self.is_closed || request.units == 0 {
             return LeaseStep::Plain;
         }
         let is_full = self.slots.len() >= self.most_slots;
         let slot = match self.slots.entry(key.clone()) {
             Entry::Occupied(slot) => slot.into_mut(),
             Entry::Vacant(_) if is_full => return LeaseStep::Plain,
-            Entry::Vacant(place) => place.insert(Slot::new(wish.plan, now)),
+            Entry::Vacant(place) => place.insert(Slot::new(request.plan, now)),
         };
-        let (step, unused) = slot.request(wish, now, self.largest, &mut self.next_number);
+        let (step, unused) = slot.request(request, now, self.largest, &mut self.next_number);
         self.give_back(key, unused);
         step
     }
@@ -160,12 +160,12 @@ mod tests {
     #[tokio::test]
     async fn those_who_wait_learn_whether_there_was_a_reply() {
         let lifetime = Duration::from_secs(1);
-        let (wish, now) = (LeaseWish { units: 1, plan: 1, lifetime }, ClockReading::default());
+        let (request, now) = (LeaseRequest { units: 1, plan: 1, lifetime }, ClockReading::default());
         let granted = LeaseReply::Granted { granted: 9, lifetime, terms: () };
         for (reply, has_reply) in [(LeaseReply::Failed, false), (granted, true)] {
             let mut slots = LeaseSlots::new(100, lifetime, 1);
-            let LeaseStep::Call(call) = slots.request(&"acme", wish, now) else { panic!("nothing is held") };
-            let waiting = [(); 3].map(|()| slots.request(&"acme", wish, now));
+            let LeaseStep::Call(call) = slots.request(&"acme", request, now) else { panic!("nothing is held") };
+            let waiting = [(); 3].map(|()| slots.request(&"acme", request, now));
             assert_eq!(slots.replied(&"acme", &call, reply).is_some(), has_reply);
             for step in waiting {
                 let LeaseStep::Wait(end) = step else { panic!("a call is under way") };
@@ -177,17 +177,19 @@ mod tests {
     #[test]
     fn requests_that_waited_for_a_refusal_or_a_failure_make_no_lease_larger() {
         let lifetime = Duration::from_secs(1);
-        let wish = LeaseWish { units: 1, plan: 1, lifetime };
+        let request = LeaseRequest { units: 1, plan: 1, lifetime };
         for reply in [LeaseReply::Failed, LeaseReply::Refused { wait: lifetime, terms: () }] {
             let mut slots = LeaseSlots::new(100, lifetime, 1);
             let (now, steady) = (ClockReading::default(), Moment::default() + lifetime);
-            let LeaseStep::Call(call) = slots.request(&"acme", wish, now) else { panic!("nothing is held") };
+            let LeaseStep::Call(call) = slots.request(&"acme", request, now) else { panic!("nothing is held") };
             for _ in 0..50 {
-                assert!(matches!(slots.request(&"acme", wish, now), LeaseStep::Wait(_)));
+                assert!(matches!(slots.request(&"acme", request, now), LeaseStep::Wait(_)));
             }
             slots.replied(&"acme", &call, reply);
             let later = ClockReading { steady, ..now };
-            let LeaseStep::Call(call) = slots.request(&"acme", wish, later) else { panic!("nothing holds any more") };
+            let LeaseStep::Call(call) = slots.request(&"acme", request, later) else {
+                panic!("nothing holds any more")
+            };
             assert_eq!(call.most, 1);
         }
     }
