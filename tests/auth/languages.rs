@@ -227,7 +227,11 @@ async fn the_page_of_a_limited_request_names_the_wait_of_its_retry_after() {
                 let page = open(&mut browser, &target, language).await;
                 assert_eq!(page.status.as_u16(), 429, "{page:?}");
                 assert!(page.text.contains(&text), "{page:?}");
-                let link = if language == "en" { "Try again" } else { "Erneut versuchen" };
+                let (heading, link) = match language {
+                    "en" => ("This page is not available right now", "Try again"),
+                    _ => ("Diese Seite ist gerade nicht verfügbar", "Erneut versuchen"),
+                };
+                assert!(page.text.contains(&format!("<h1>{heading}</h1>")), "{page:?}");
                 assert!(page.text.contains(&format!(r#"<p><a href="">{link}</a></p>"#)), "{page:?}");
                 let seconds: u64 = page.header("retry-after").parse().unwrap();
                 let number: u64 = english.split(' ').next().unwrap().parse().unwrap_or(1);
