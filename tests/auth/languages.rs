@@ -183,7 +183,7 @@ async fn errors_a_sign_out_and_the_account_link_to_the_home_of_the_application()
     let home = "https://acme.example/?a=1&amp;b=&#39;";
     browser.log_in("web", ADA).await;
     browser.authorize("web").await;
-    for target in ["/account/security", "/authorize", "/nothing/here"] {
+    for target in ["/account/security", "/authorize", "/nothing/here", "/logout"] {
         let page = open(&mut browser, target, "de").await;
         assert!(page.text.contains(&link(home, "Zurück zur Anwendung")), "{page:?}");
     }
