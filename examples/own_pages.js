@@ -17,8 +17,8 @@ async function call(path, own) {
 }
 
 // only the start takes these: without them, a request for a fresh sign-in or for another step is never met
-const wishes = ["return_to", "max_age", "steps", "prompt", "acr_values", "claims"];
-const wished = Object.fromEntries(wishes.filter((name) => query.has(name)).map((name) => [name, query.get(name)]));
+const parameters = ["return_to", "max_age", "steps", "prompt", "acr_values", "claims"];
+const passed = Object.fromEntries(parameters.filter((name) => query.has(name)).map((name) => [name, query.get(name)]));
 let session_id;
 let proveCode; // sends the typed code
 
@@ -80,7 +80,7 @@ function onSubmit(id, action) {
 
 onSubmit("form", async () => {
   const [username, password] = [find("name").value, find("password").value];
-  ({ session_id } = await call("start", { identifier: username, continue_session: false, ...wished }));
+  ({ session_id } = await call("start", { identifier: username, continue_session: false, ...passed }));
   await next(await call("authenticate", { session_id, method: "password", username, password }));
 });
 onSubmit("code-form", async () => next(await proveCode(find("code").value.trim())));

@@ -55,7 +55,7 @@ const UNVERIFIED_PER_ADDRESS: u32 = 600;
 /// Requests of one tenant in a minute, as the interface promises.
 const REQUESTS_PER_TENANT: u32 = 600;
 /// Anyone can have many addresses. Beyond this many they share buckets.
-const MOST_STRANGERS: usize = 100_000;
+const MOST_ADDRESSES: usize = 100_000;
 /// Bounds of "remember me".
 const LONGEST_REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
 const SHORTEST_REMEMBERED: Duration = Duration::from_secs(3600);
@@ -236,7 +236,7 @@ impl AuthServiceBuilder {
             Some(log) => builder(quota).events(log.clone()),
             None => builder(quota),
         };
-        let strangers = |quota| builder(quota).max_tenants(MOST_STRANGERS).build();
+        let by_address = |quota| builder(quota).max_tenants(MOST_ADDRESSES).build();
         let tenants: AnyLimiter = match &self.limiter {
             Some(limiter) => limiter.clone(),
             None => logged(Quota::per_minute(REQUESTS_PER_TENANT)?).build()?.into(),
@@ -248,24 +248,24 @@ impl AuthServiceBuilder {
             }
             None => None,
         };
-        let failures = strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?;
+        let failures = by_address(Quota::per_minute(FAILURES_PER_ADDRESS)?)?;
         let messages = match &self.abuse_limits.messages_per_address {
             Some(quota) => builder(*quota).build()?,
-            None => strangers(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
+            None => by_address(Quota::per_minute(MESSAGES_PER_ADDRESS)?)?,
         };
         let new_contact_codes = self.abuse_limits.new_contact_codes_per_address;
         let new_contact_codes = new_contact_codes.map_or_else(|| Quota::per_hour(NEW_CONTACT_CODES_PER_ADDRESS), Ok)?;
         let unverified =
             self.abuse_limits.unverified_per_address.map_or_else(|| Quota::per_minute(UNVERIFIED_PER_ADDRESS), Ok)?;
-        let unverified = logged(unverified).max_tenants(MOST_STRANGERS).build()?;
+        let unverified = logged(unverified).max_tenants(MOST_ADDRESSES).build()?;
         let unverified = tenants.beside("address-unverified", unverified);
         Ok(Limits {
             unverified: UnverifiedWork::new(unverified, self.abuse_limits.unverified_at_once),
             failures: tenants.beside("address-failures", failures),
             messages: tenants.beside("address-messages", messages),
-            new_contact_codes: tenants.beside("address-new-contact-codes", strangers(new_contact_codes)?),
+            new_contact_codes: tenants.beside("address-new-contact-codes", by_address(new_contact_codes)?),
             per_address,
-            provider_outages: tenants.beside("address-outages", strangers(Quota::per_minute(FAILURES_PER_ADDRESS)?)?),
+            provider_outages: tenants.beside("address-outages", by_address(Quota::per_minute(FAILURES_PER_ADDRESS)?)?),
             tenants: RateLimitGate::new(no_tenant, tenants),
             addresses: core::Addresses::default(),
         })

@@ -196,7 +196,7 @@ async fn serve_path(
         Route::Token(route) => in_box(|| provider::serve_token_route(request, route, body)).await,
         Route::Status | Route::Choices => in_box(|| read_login(request, route)).await,
         Route::Par => in_box(|| par::push_request(request, body)).await,
-        Route::SsoCallback => in_box(|| factors::return_from_provider(request)).await,
+        Route::SsoCallback => in_box(|| factors::serve_sso_callback(request)).await,
         Route::SignIn
         | Route::FinishSignIn
         | Route::SignOut
@@ -229,7 +229,7 @@ async fn log_in(request: &mut IncomingRequest<'_>, route: Route, body: &mut Requ
     let own = request.own_login(fields.client_id(), fields.session_id.as_deref()).await?;
     match route {
         Route::Authenticate => factors::perform_login_step(&own, fields).await,
-        Route::VerifyOtp => factors::verify_otp(&own, fields).await,
+        Route::VerifyOtp => factors::verify_login_code(&own, fields).await,
         Route::Enrol => factors::set_up_factor(&own, fields).await,
         Route::SignUp(SignUpRoute::SendCode) => sign_up::send_sign_up_code(&own, fields).await,
         Route::SignUp(SignUpRoute::Verify) => sign_up::verify_sign_up_code(&own, fields).await,

@@ -206,8 +206,8 @@ fn new_keys_are_fetched_when_named_and_old_ones_forgotten() {
 #[test]
 fn an_unknown_key_id_causes_one_request_and_a_bad_signature_causes_none() {
     let (source, verifier) = far();
-    let (stranger, _) = issuer();
-    assert_eq!(verify(&verifier, &stranger.token(|claims| claims)).unwrap_err(), TokenError::Invalid);
+    let (other, _) = issuer();
+    assert_eq!(verify(&verifier, &other.token(|claims| claims)).unwrap_err(), TokenError::Invalid);
     assert_eq!(source.asked.newer.load(SeqCst), 1);
     let token = source.issuer.token(|claims| claims);
     let (signed, _) = token.rsplit_once('.').unwrap();

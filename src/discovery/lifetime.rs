@@ -17,10 +17,10 @@ impl Lifetime {
     /// on the way.
     pub(super) fn from_cache_control(headers: &HeaderMap) -> Self {
         let texts = headers.get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
-        let wished = texts.flat_map(|text| text.split(',')).filter_map(wish).min();
+        let stated = texts.flat_map(|text| text.split(',')).filter_map(of_directive).min();
         let age = headers.get(header::AGE).and_then(|value| seconds(value.to_str().ok()?)).unwrap_or_default();
-        let left = |wished: Duration| wished.saturating_sub(age);
-        Self(wished.map_or(USUAL, left).clamp(LEAST, MOST))
+        let left = |stated: Duration| stated.saturating_sub(age);
+        Self(stated.map_or(USUAL, left).clamp(LEAST, MOST))
     }
 
     /// Returns when to fetch new keys, early enough for them to arrive before these expire.
@@ -30,7 +30,7 @@ impl Lifetime {
 }
 
 /// Returns the lifetime according to one directive.
-fn wish(directive: &str) -> Option<Duration> {
+fn of_directive(directive: &str) -> Option<Duration> {
     let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
     match name.trim().to_ascii_lowercase().as_str() {
         // an unreadable value counts as expired

@@ -103,10 +103,10 @@ impl RemoteIssuer {
     /// Makes a request in a separate task, because its caller may disconnect while others need the
     /// result.
     fn spawn_fetch(&self) {
-        let mut errand = PendingFetch { source: self.clone(), found: None };
+        let mut fetch = PendingFetch { source: self.clone(), found: None };
         // without a runtime, there is no network
         let Ok(runtime) = Handle::try_current() else { return };
-        runtime.spawn(async move { errand.run_fetch().await });
+        runtime.spawn(async move { fetch.run_fetch().await });
     }
 
     fn store_fetched(&self, found: Option<(KeySet, Lifetime)>) {

@@ -7,7 +7,7 @@ use crate::{
     util::error::ConfigError,
 };
 
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+pub(crate) const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The origins, in addition to the site's own, whose pages may send unsafe requests.
 #[derive(Clone, Debug, Default)]
@@ -75,9 +75,12 @@ pub(crate) fn host(head: Head<'_>) -> Option<&str> {
     }
 }
 
-struct Malformed;
+/// A header was sent more than once, or is not text.
+#[derive(Clone, Copy)]
+pub(crate) struct Malformed;
 
-fn at_most_one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Malformed> {
+/// Returns the text of a header that may be sent once.
+pub(crate) fn at_most_one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Malformed> {
     let mut values = headers.get_all(name).iter();
     let first = values.next().map(|value| value.to_str().map_err(|_| Malformed)).transpose()?;
     if values.next().is_some() { Err(Malformed) } else { Ok(first) }

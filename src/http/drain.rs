@@ -61,6 +61,7 @@ pub(crate) fn is_worth_reading(head: Head<'_>) -> bool {
 /// by then, hyper closes the connection without announcing it, and the client's next request on it is lost.
 ///
 /// This layer reads what is left of such a body before it passes the response on: at most 64 KiB, within 30 seconds.
+/// Meanwhile, the response waits, and its call counts as open if a quota of concurrent calls limits it.
 /// If the body is longer or slower, or the client waits for `100 Continue`, the response announces the end of the connection
 /// with `Connection: close`. HTTP/2 does not need any of this, so its requests and responses pass unchanged.
 ///

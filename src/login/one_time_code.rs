@@ -155,7 +155,7 @@ mod tests {
             minutes in 1_u64..=10,
         ) {
             let keyed = Keyed::new(&Secret::generate());
-            let [login, stranger] = [Secret::generate(), Secret::generate()].map(|secret| LoginId::of_digest(&secret.digest()));
+            let [login, other_login] = [Secret::generate(), Secret::generate()].map(|secret| LoginId::of_digest(&secret.digest()));
             let (now, contact) = (UnixTime::from_secs(1_000_000), SecretDigest::of_secret("an address"));
             let code = OneTimeCode::generate();
             let owner = BoundUser { id: UserId::parse("u-ada").unwrap(), generation: 0 };
@@ -168,7 +168,7 @@ mod tests {
             let code = code.expose();
             prop_assert_eq!(is(&open, &login, code, late), late < 60 * minutes);
             prop_assert_eq!(is(&open, &login, &other, 0), code == other);
-            prop_assert!(!is(&open, &stranger, code, 0));
+            prop_assert!(!is(&open, &other_login, code, 0));
             let to_another_time = OpenCode { expires_at: open.expires_at + 1, ..open.clone() };
             let another_code = OpenCode { code: [0; 32], ..open.clone() };
             let (mut by_another, mut to_another) = (open.clone(), open.clone());

@@ -43,10 +43,13 @@ impl RedisFailure {
 
 impl From<&RedisError> for RedisFailure {
     fn from(error: &RedisError) -> Self {
+        let text = error.to_string();
         let kind = match error.code() {
             Some("OOM") => FailureKind::Full,
             Some("NOAUTH" | "WRONGPASS" | "NOPERM") => FailureKind::Misconfigured,
             Some("WRONGTYPE") => FailureKind::Corrupt,
+            // a script can't read a value. Errors of its commands have `@user_script:`
+            _ if text.contains(" user_script:") => FailureKind::Corrupt,
             _ => FailureKind::Unavailable,
         };
         let reason = match error.code() {
@@ -58,7 +61,7 @@ impl From<&RedisError> for RedisFailure {
             _ if error.is_io_error() || error.is_unrecoverable_error() => "no_connection",
             _ => "error",
         };
-        Self { kind, reason, text: error.to_string().into() }
+        Self { kind, reason, text: text.into() }
     }
 }
 

@@ -22,21 +22,11 @@ pub(crate) fn is_unseen(character: char) -> bool {
             | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Returns the place of the first occurrence of `byte`. Looks at eight bytes at a time, because cookie headers are long.
+/// Returns the place of the first occurrence of `byte`. Compares 16 bytes at once, because cookie headers are long.
 pub(crate) fn find(text: &[u8], byte: u8) -> Option<usize> {
-    const LOW: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGH: u64 = LOW << 7;
-    let (words, rest) = text.as_chunks::<8>();
-    let wanted = LOW * u64::from(byte);
-    for (number, word) in words.iter().enumerate() {
-        // zero where the byte is; the lowest bit that is set is always right
-        let difference = u64::from_le_bytes(*word) ^ wanted;
-        let found = difference.wrapping_sub(LOW) & !difference & HIGH;
-        if found != 0 {
-            return Some(number * 8 + found.trailing_zeros() as usize / 8);
-        }
-    }
-    rest.iter().position(|other| *other == byte).map(|place| words.len() * 8 + place)
+    let is_without = |block: &&[u8; 16]| !block.iter().fold(false, |found, other| found | (*other == byte));
+    let before = text.as_chunks().0.iter().take_while(is_without).count() * 16;
+    text.get(before..)?.iter().position(|other| *other == byte).map(|place| before + place)
 }
 
 /// Reads digits alone. `str::parse` would also accept a leading `+`.
@@ -45,6 +35,7 @@ pub(crate) fn parse_digits(text: &str) -> Option<u64> {
 }
 
 /// Splits before the first occurrence of `byte`, or at the end.
+#[inline]
 pub(crate) fn split_before(text: &[u8], byte: u8) -> (&[u8], &[u8]) {
     let place = find(text, byte).unwrap_or(text.len());
     text.split_at_checked(place).unwrap_or((text, &[]))

@@ -140,7 +140,7 @@ async fn question_page(
         },
         user: account.as_ref().map_or(decider.user().as_str(), shown_name).to_owned(),
         login_page: format!("{}?{}", page::url(core), asked.query.raw),
-        wishes: wishes(access, core.issuer.as_str()),
+        access: access_lines(access, core.issuer.as_str()),
         has_account_page: cx.is_site_of(client.tenant()),
         fields: [("request", &asked.query.raw), ("ticket", ticket)],
         target: asked.to.redirect.policy_source(),
@@ -150,7 +150,7 @@ async fn question_page(
 
 /// Returns the scopes, claims and resources that a client requests, without duplicates: the key of a text, and the name in it.
 /// The issuer is left out, because scopes and claims describe tokens for it.
-fn wishes<'a>(access: &'a Access, issuer: &str) -> Vec<(&'static str, &'a str)> {
+fn access_lines<'a>(access: &'a Access, issuer: &str) -> Vec<(&'static str, &'a str)> {
     let of_scope = |name| match name {
         "openid" => ("login.scope_openid", name),
         "profile" => ("login.scope_profile", name),
@@ -169,9 +169,9 @@ fn wishes<'a>(access: &'a Access, issuer: &str) -> Vec<(&'static str, &'a str)> 
     let resources = access.resources.iter().filter(|name| *name != issuer);
     let resources = resources.map(|name| ("consent.resource", name.as_str()));
     let mut all = Vec::new();
-    for wish in access.scopes.iter().map(|name| of_scope(name.as_str())).chain(claims).chain(resources) {
-        if !all.contains(&wish) {
-            all.push(wish);
+    for line in access.scopes.iter().map(|name| of_scope(name.as_str())).chain(claims).chain(resources) {
+        if !all.contains(&line) {
+            all.push(line);
         }
     }
     all

@@ -123,14 +123,12 @@ impl<'a> IncomingRequest<'a> {
     /// Lets scripts of the calling origin read the response until the client of the call is known, if any client allows that
     /// origin.
     pub(crate) async fn let_any_client_read(&mut self, path: &Path) {
-        let own = self.core.issuer.origin().as_bytes();
         let origin = Caller::from_cors_headers(&self.parts.headers).origin();
-        let foreign = origin.filter(|origin| path.is_for_scripts() && origin.as_bytes() != own);
-        if let Some((origin, text)) = foreign.and_then(|origin| Some((origin, origin.to_str().ok()?)))
+        if let Some(origin) = origin.filter(|origin| path.is_for_scripts() && *origin != self.core.issuer.origin())
             && self.begin_lookup().await.is_ok()
-            && self.core.clients.allows_origin(text).await.unwrap_or_default()
+            && self.core.clients.allows_origin(origin).await.unwrap_or_default()
         {
-            self.reader = Some(origin.clone());
+            self.reader = self.parts.headers.get(header::ORIGIN).cloned();
         }
         // a body that is slow to come must not hold a permit for lookups
         self.release_lookup();
@@ -138,9 +136,9 @@ impl<'a> IncomingRequest<'a> {
 
     /// Lets scripts of this client's pages read the answer, even if the answer is a refusal.
     pub(crate) fn let_read(&mut self, client: Option<&Client>) {
-        let is_known = |text| client.is_some_and(|client| client.allows_origin(text));
         let origin = Caller::from_cors_headers(&self.parts.headers).origin();
-        self.reader = origin.filter(|origin| origin.to_str().is_ok_and(is_known)).cloned();
+        let is_known = origin.zip(client).is_some_and(|(origin, client)| client.allows_origin(origin));
+        self.reader = self.parts.headers.get(header::ORIGIN).filter(|_| is_known).cloned();
     }
 
     /// Answers OPTIONS: the methods of a path and, to scripts of an allowed origin, that they may call.

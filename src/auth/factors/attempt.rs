@@ -9,7 +9,7 @@ use crate::{
         http::problem::Problem,
         state::{
             devices::DeviceOwner,
-            guard::{AttemptDecision, AttemptKey, AttemptRows, Counted},
+            guard::{AttemptDecision, AttemptKey, AttemptRow, Counted},
             logins::{LoginUpdate, ROUNDS},
         },
     },
@@ -77,7 +77,8 @@ impl<'a> Attempt<'a> {
             let mut batch = Batch::without_user(store);
             let reads = batch.add_all(self.step.cx.core.guard.prepare_attempt_reads(&self.step.login.tenant, &ids)?);
             let read = batch.run().await?;
-            let rows = ids.with(reads.iter().map(|row| read.row(row)).collect::<Result<_, _>>()?);
+            let rows = ids.into_iter().zip(&reads).map(|(id, row)| Ok((id, read.row(row)?)));
+            let rows = rows.collect::<Result<Vec<_>, StoreError>>()?;
             let decision = self.decide(&rows)?;
             let mut batch = Batch::without_user(store);
             let counts = batch.add_all(decision.counts.iter().cloned());
@@ -99,7 +100,7 @@ impl<'a> Attempt<'a> {
     /// # Errors
     ///
     /// Returns a problem with the time to wait after too many failures.
-    pub(crate) fn decide<'r>(&self, rows: &'r AttemptRows) -> Result<AttemptDecision<'r>, Problem>
+    pub(crate) fn decide<'r>(&self, rows: &'r [AttemptRow]) -> Result<AttemptDecision<'r>, Problem>
     where
         'a: 'r,
     {

@@ -29,6 +29,11 @@ pub(crate) mod totp;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
+pub(crate) use self::otp::contacts::{choices as contact_choices, contact_mark, masked as masked_contact};
+pub(crate) use self::otp::verify_login_code;
+pub(crate) use self::passkey::login::with_challenge;
+pub(crate) use self::sso::callback::serve_sso_callback;
+pub(crate) use self::sso::providers::{unlinked as unlinked_providers, usable as usable_providers};
 use self::{
     credentials::{
         credential::{CurrentProofs, Strength},
@@ -39,10 +44,10 @@ use self::{
 };
 use crate::{
     auth::{
-        context::{incoming::IncomingRequest, stages::OwnLogin},
+        context::stages::OwnLogin,
         core::Core,
         http::{
-            answer::{ContactChoice, OfferedProvider},
+            answer::OfferedProvider,
             fields::Fields,
             problem::{Code, EndpointResult, Problem},
             route::FactorChange,
@@ -50,12 +55,12 @@ use crate::{
         state::accounts::{FoundAccount, GenerationOf},
     },
     delivery::Channel,
-    login::{Keyed, Login, LoginCall, LoginError},
+    login::{Keyed, LoginCall, LoginError},
     policy::{EnrolledFactors, LoginPlan, Method, MethodSet},
     session::{Authentication, Proof, UserId},
     store::StoreError,
     tenant::Tenant,
-    user::{Account, Contact},
+    user::Account,
 };
 
 const UNSUPPORTED: &str = "this method is not supported";
@@ -91,17 +96,6 @@ pub(crate) async fn perform_login_step(own: &OwnLogin<'_>, fields: Fields) -> En
         Method::RecoveryCode => recovery::prove_by_recovery_code(step).await,
         Method::Sso => sso::login::start_provider_login(step).await,
     }
-}
-
-/// Compares a typed one-time code with the open one.
-pub(crate) async fn verify_otp(own: &OwnLogin<'_>, fields: Fields) -> EndpointResult {
-    let step = prepare_login_step(own, fields).await?;
-    otp::verify_login_code(step).await
-}
-
-/// Serves the return of a user from another identity provider.
-pub(crate) async fn return_from_provider(request: &mut IncomingRequest<'_>) -> EndpointResult {
-    sso::callback::serve_sso_callback(request).await
 }
 
 /// Sets up a second factor within a login, which proves the second step.
@@ -142,44 +136,9 @@ impl Serialize for Enrolled<'_> {
     }
 }
 
-/// Opens the challenge that the first answer of a login contains, if a method has one. It does not depend on the user.
-pub(crate) fn with_challenge(core: &Core, login: Login) -> (Login, Option<impl Serialize>) {
-    passkey::login::with_challenge(core, login)
-}
-
 /// Returns the providers of a tenant if `sso` is among these methods.
 pub(crate) fn providers(core: &Core, tenant: &Tenant, methods: MethodSet) -> Vec<OfferedProvider> {
     if methods.contains(Method::Sso) { sso::providers::offered(core, tenant) } else { Vec::new() }
-}
-
-/// Returns the providers of a tenant to which a user has no link.
-pub(crate) fn unlinked_providers(core: &Core, tenant: &Tenant, row: Option<&Credentials>) -> Vec<OfferedProvider> {
-    sso::providers::unlinked(core, tenant, row)
-}
-
-/// Returns the providers at which a user can prove the next step of their login.
-pub(crate) fn usable_providers(
-    core: &Core,
-    login: &Login,
-    account: &Account,
-    row: Option<&Credentials>,
-) -> Vec<OfferedProvider> {
-    sso::providers::usable(core, login, account, row)
-}
-
-/// Returns the mark of a proof by a code that was sent to this contact.
-pub(crate) fn contact_mark(contact: &Contact, keyed: &Keyed) -> [u8; 32] {
-    otp::contacts::contact_mark(contact, keyed)
-}
-
-/// Returns the contacts of an account that a login can choose for a code by one of these methods.
-pub(crate) fn contacts(account: &Account, methods: MethodSet, login: &Login, keyed: &Keyed) -> Vec<ContactChoice> {
-    otp::contacts::choices(account, methods, login, keyed)
-}
-
-/// Returns a contact in a form that only its owner recognizes.
-pub(crate) fn masked_contact(contact: &Contact) -> String {
-    otp::contacts::masked(contact)
 }
 
 impl Core {

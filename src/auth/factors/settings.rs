@@ -25,7 +25,8 @@ pub(crate) struct EnabledFactors {
     /// The methods that have what they need, except `sso`, which depends on the tenant.
     pub(crate) methods: MethodSet,
     pub(crate) passkey: Option<crate::auth::factors::passkey::settings::PasskeyRules>,
-    pub(crate) totp: Option<crate::auth::factors::totp::settings::TotpSettings>,
+    /// With the defaults filled in.
+    pub(crate) totp: Option<crate::auth::factors::totp::settings::Totp>,
     /// Other identity providers.
     pub(crate) sso: SsoConnections,
 }

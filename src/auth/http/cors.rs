@@ -1,70 +1,48 @@
 //! Decides which origins may call, and which may read the responses.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, header};
 
-use crate::auth::http::route::Path;
+use crate::{
+    auth::http::route::Path,
+    http::cross_site::{Malformed, SEC_FETCH_SITE, at_most_one},
+};
 
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Response headers that scripts of another origin may read.
 const EXPOSED: &str = "retry-after, www-authenticate, dpop-nonce, x-ratelimit, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset";
 
 /// The origin of a request, according to its headers.
 pub(crate) struct Caller<'a> {
-    origin: Header<'a>,
-    site: Header<'a>,
-}
-
-enum Header<'a> {
-    Absent,
-    Once(&'a HeaderValue),
-    Repeated,
-}
-
-impl<'a> Header<'a> {
-    fn read_single_header(headers: &'a HeaderMap, name: &HeaderName) -> Self {
-        let mut values = headers.get_all(name).iter();
-        match (values.next(), values.next()) {
-            (None, _) => Self::Absent,
-            (Some(value), None) => Self::Once(value),
-            (Some(_), Some(_)) => Self::Repeated,
-        }
-    }
+    origin: Result<Option<&'a str>, Malformed>,
+    site: Result<Option<&'a str>, Malformed>,
 }
 
 impl<'a> Caller<'a> {
     /// Reads `Origin` and `Sec-Fetch-Site`.
     pub(crate) fn from_cors_headers(headers: &'a HeaderMap) -> Self {
-        Self {
-            origin: Header::read_single_header(headers, &header::ORIGIN),
-            site: Header::read_single_header(headers, &SEC_FETCH_SITE),
-        }
+        Self { origin: at_most_one(headers, &header::ORIGIN), site: at_most_one(headers, &SEC_FETCH_SITE) }
     }
 
     /// Returns the origin, if it is sent once.
-    pub(crate) fn origin(&self) -> Option<&'a HeaderValue> {
-        match self.origin {
-            Header::Once(origin) => Some(origin),
-            Header::Absent | Header::Repeated => None,
-        }
+    pub(crate) fn origin(&self) -> Option<&'a str> {
+        self.origin.ok().flatten()
     }
 
     /// Checks whether this caller may call a script's endpoint: pages of our own origin, pages of an origin that
     /// `is_allowed`, and programs that are not browsers.
     pub(crate) fn may_call(&self, own: &str, is_allowed: bool) -> bool {
-        match (&self.origin, &self.site) {
-            (Header::Repeated, _) | (_, Header::Repeated) => false,
-            (_, Header::Once(site)) if *site == "same-origin" => true,
-            (Header::Once(origin), _) => origin.as_bytes() == own.as_bytes() || is_allowed,
-            (Header::Absent, Header::Once(site)) => *site == "none",
-            (Header::Absent, Header::Absent) => true,
+        match (self.origin, self.site) {
+            (Err(Malformed), _) | (_, Err(Malformed)) => false,
+            (_, Ok(Some("same-origin"))) => true,
+            (Ok(Some(origin)), _) => origin == own || is_allowed,
+            (Ok(None), Ok(site)) => site.is_none_or(|site| site == "none"),
         }
     }
 
     /// Returns whether one of our own pages sent this request, according to the browser.
     pub(crate) fn is_own_page(&self, own: &str) -> bool {
-        match (&self.site, &self.origin) {
-            (Header::Once(site), Header::Once(_) | Header::Absent) => *site == "same-origin",
-            (Header::Absent, Header::Once(origin)) => origin.as_bytes() == own.as_bytes(),
+        match (self.site, self.origin) {
+            (Ok(Some(site)), Ok(_)) => site == "same-origin",
+            (Ok(None), Ok(Some(origin))) => origin == own,
             _ => false,
         }
     }

@@ -21,7 +21,7 @@ pub(crate) struct Question<'a> {
     /// The URL of the login page for this request, for another user.
     pub(crate) login_page: String,
     /// The scopes, claims and resources that the client requests: the key of a text, and the name in it.
-    pub(crate) wishes: Vec<(&'static str, &'a str)>,
+    pub(crate) access: Vec<(&'static str, &'a str)>,
     /// Whether the user has an account page here.
     pub(crate) has_account_page: bool,
     /// The fields that the form repeats.
@@ -46,7 +46,7 @@ pub(crate) fn consent_page(pages: &BuiltPages, language: Language, question: &Qu
             Some(format!(r#"{} <a href="{url}">{another}</a>"#, filled("consent.user")))
         }
         "wants" => Some(filled("consent.wants")),
-        "wishes" => {
+        "access" => {
             let line = |(key, name): &(&str, &str)| {
                 let words = words::fill_values(
                     &pages.text(language, key),
@@ -54,7 +54,7 @@ pub(crate) fn consent_page(pages: &BuiltPages, language: Language, question: &Qu
                 );
                 format!("<li>{words}</li>")
             };
-            Some(question.wishes.iter().map(line).collect::<Vec<_>>().join("\n    "))
+            Some(question.access.iter().map(line).collect::<Vec<_>>().join("\n    "))
         }
         "note" => {
             let withdraw = question.has_account_page.then(|| pages.text(language, "consent.withdraw"));

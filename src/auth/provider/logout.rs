@@ -30,7 +30,7 @@ use crate::{
 
 /// Ends the session of the browser, and the tokens issued from it.
 ///
-/// An `id_token_hint` of that session ends it at once, because only its client has that token: no stranger's link can end
+/// An `id_token_hint` of that session ends it at once, because only its client has that token: no foreign link can end
 /// a session or a login. In all other cases the user is asked.
 pub(crate) async fn logout(
     request: &mut IncomingRequest<'_>,

@@ -1,4 +1,4 @@
-//! Trusted browsers, whose attempts are counted apart from those of strangers.
+//! Trusted browsers, whose attempts are counted apart from those of others.
 
 use std::{iter, time::Duration};
 

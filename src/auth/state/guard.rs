@@ -3,7 +3,7 @@
 //! A refusal that the caller sees depends only on what the caller submitted, so it shows nothing about accounts. Counts of
 //! real accounts and addresses are hidden. Every path writes the same number of rows for known and unknown users.
 //!
-//! A trusted browser has counts of its own, so strangers cannot use up the attempts and messages of its owner.
+//! A trusted browser has counts of its own, so others cannot use up the attempts and messages of its owner.
 
 use std::{sync::Arc, time::Duration};
 
@@ -55,7 +55,7 @@ pub(crate) mod submitted {
         keyed.hash("name or address", [text.as_bytes()])
     }
 
-    /// The id of a passkey. Strangers don't know it, so they can't lock its owner out.
+    /// The id of a passkey. Others don't know it, so they can't lock its owner out.
     pub(crate) fn passkey(id: &[u8], keyed: &Keyed) -> SecretDigest {
         keyed.hash("submitted passkey", [id])
     }
@@ -83,7 +83,7 @@ pub(crate) struct Guard {
     pub(super) limits: LoginLimits,
 }
 
-/// How long failures with the id of a passkey are remembered: signatures can't be guessed, and strangers can make up any number
+/// How long failures with the id of a passkey are remembered: signatures can't be guessed, and anyone can make up any number
 /// of ids.
 const PASSKEY_MEMORY: Duration = Duration::from_secs(60);
 
@@ -108,35 +108,15 @@ pub(crate) struct Counted {
     pub(crate) below_ceiling: Option<bool>,
 }
 
-/// The ids of the rows that count an attempt.
-pub(crate) struct AttemptIds {
-    /// Those of the trusted browser, if it is one, and of what was submitted.
-    shown: Vec<SecretDigest>,
-    /// That of the account.
-    hidden: SecretDigest,
-}
-
-impl AttemptIds {
-    /// Pairs the ids with the rows that were read.
-    pub(crate) fn with(self, rows: Vec<ReadRow<Throttle>>) -> AttemptRows {
-        let mut rows = rows.into_iter();
-        let shown = self.shown.into_iter().zip(&mut rows).collect();
-        AttemptRows { shown, hidden: (self.hidden, rows.next().unwrap_or(ReadRow::ABSENT)) }
-    }
-}
-
-/// The rows that count an attempt, as they were read.
-pub(crate) struct AttemptRows {
-    shown: Vec<(SecretDigest, ReadRow<Throttle>)>,
-    hidden: (SecretDigest, ReadRow<Throttle>),
-}
+/// A row that counts attempts, as it was read, and its id.
+pub(crate) type AttemptRow = (SecretDigest, ReadRow<Throttle>);
 
 /// The decision on an attempt.
 pub(crate) struct AttemptDecision<'r> {
-    row: (SecretDigest, &'r ReadRow<Throttle>),
+    row: &'r AttemptRow,
     /// The new value of that row, with the attempt.
     counted: Throttle,
-    hidden: &'r (SecretDigest, ReadRow<Throttle>),
+    hidden: &'r AttemptRow,
     pub(crate) below_ceiling: bool,
     /// The writes that count the attempt, as far as it is not counted yet.
     pub(crate) counts: Vec<RowOperation<'r, Throttle>>,
@@ -211,10 +191,9 @@ impl Guard {
     pub(crate) fn prepare_attempt_reads(
         &self,
         tenant: &Tenant,
-        ids: &AttemptIds,
+        ids: &[SecretDigest],
     ) -> Result<Vec<RowOperation<'_, Throttle>>, StoreError> {
-        let rows = ids.shown.iter().chain([&ids.hidden]);
-        rows.map(|row| self.throttles.prepare_row_read(Some(tenant), row.as_bytes())).collect()
+        ids.iter().map(|row| self.throttles.prepare_row_read(Some(tenant), row.as_bytes())).collect()
     }
 
     /// Decides on an attempt: it counts under the trusted browser or under what was submitted, and against the account.
@@ -225,14 +204,16 @@ impl Guard {
     pub(crate) fn decide_attempt<'r>(
         &'r self,
         attempt: AttemptKey<'_>,
-        (rows, counted): (&'r AttemptRows, Counted),
+        (rows, counted): (&'r [AttemptRow], Counted),
     ) -> Result<Result<AttemptDecision<'r>, Duration>, StoreError> {
         let (now, tenant) = (self.throttles.now(), Some(attempt.tenant));
         let (mut counts, mut shortest, mut counted_in) = (Vec::with_capacity(2), Duration::MAX, None);
-        for (id, row) in &rows.shown {
+        let (of_account, shown) = rows.split_last().ok_or(StoreErrorKind::Corrupt)?;
+        for one in shown {
+            let (id, row) = one;
             if let Some((own, written)) = counted.row {
                 if own.matches(id) {
-                    counted_in = Some(((*id, row), written));
+                    counted_in = Some((one, written));
                 }
                 continue;
             }
@@ -240,14 +221,14 @@ impl Guard {
                 Ok(next) => {
                     let kept_until = self.forgotten_at(attempt, now);
                     counts.push(self.throttles.prepare_row_write(tenant, id.as_bytes(), row, &next, kept_until)?);
-                    counted_in = Some(((*id, row), next));
+                    counted_in = Some((one, next));
                     break;
                 }
                 Err(wait) => shortest = shortest.min(wait),
             }
         }
         let Some((row, written)) = counted_in else { return Ok(Err(shortest)) };
-        let (id, hidden) = &rows.hidden;
+        let (id, hidden) = of_account;
         let before = hidden.value().copied().unwrap_or_default();
         let (next, is_below) = before.count_hidden(&self.limits, now, attempt.device.is_some());
         if counted.below_ceiling.is_none() {
@@ -255,7 +236,7 @@ impl Guard {
             counts.push(self.throttles.prepare_row_write(tenant, id.as_bytes(), hidden, &next, kept_until)?);
         }
         let below_ceiling = counted.below_ceiling.unwrap_or(is_below);
-        Ok(Ok(AttemptDecision { row, counted: written, hidden: &rows.hidden, below_ceiling, counts }))
+        Ok(Ok(AttemptDecision { row, counted: written, hidden: of_account, below_ceiling, counts }))
     }
 
     /// Returns the writes that remove the failures instead of counting an attempt: they write rows that have expired. Each
@@ -434,10 +415,10 @@ impl Guard {
 }
 
 impl AttemptKey<'_> {
-    /// Returns the ids of the rows that count the attempt.
-    pub(crate) fn ids(&self, keyed: &Keyed) -> AttemptIds {
-        let shown = self.of_device(keyed).into_iter().chain([self.visible(keyed)]).collect();
-        AttemptIds { shown, hidden: self.hidden(keyed) }
+    /// Returns the ids of the rows that count the attempt: of the trusted browser, if it is one, of what was submitted, and
+    /// last of the account, which callers can't see.
+    pub(crate) fn ids(&self, keyed: &Keyed) -> Vec<SecretDigest> {
+        self.of_device(keyed).into_iter().chain([self.visible(keyed), self.hidden(keyed)]).collect()
     }
 
     fn visible(&self, keyed: &Keyed) -> SecretDigest {
@@ -459,7 +440,7 @@ impl AttemptKey<'_> {
     }
 
     /// Returns one of 65,536 numbers, by which unknown users share rows. Their counts decide nothing and exist for equal work
-    /// alone. They live as long as those of accounts, so strangers must not be able to cause any number of them.
+    /// alone. They live as long as those of accounts, so callers must not be able to cause any number of them.
     fn shared_row(&self) -> [u8; 2] {
         let [first, second, ..] = *self.submitted.as_bytes();
         [first, second]

@@ -81,7 +81,7 @@ pub(crate) async fn list_choices(OwnLogin { cx, stored, .. }: &OwnLogin<'_>) -> 
     };
     let choices = Choices {
         methods: next.iter().filter(has).map(Method::as_str).collect(),
-        contacts: factors::contacts(&account, next, login, keyed),
+        contacts: factors::contact_choices(&account, next, login, keyed),
         providers,
         enrol: offer.filter(|_| !weak_factor).map(|offer| Enrollable {
             methods: offer.methods.iter().map(Method::as_str).collect(),

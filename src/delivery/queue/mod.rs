@@ -1,7 +1,7 @@
 //! A queue that sends messages in the background.
 
 mod attempts;
-mod lane;
+mod channel_queue;
 mod recent;
 mod settings;
 #[cfg(test)]
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::{runtime::Handle, sync::watch};
 
 use self::{
-    lane::{Job, Lane, Pushed, work},
+    channel_queue::{ChannelQueue, Job, Pushed, work},
     settings::Settings,
 };
 use super::{channel::Channel, message::Message, sender::AnySender};
@@ -64,7 +64,7 @@ named_enum! {
 #[must_use]
 pub(crate) struct Queue {
     settings: Arc<Settings>,
-    lanes: Vec<(Channel, Arc<Lane>)>,
+    channels: Vec<(Channel, Arc<ChannelQueue>)>,
     /// Notifies workers when the last clone is dropped.
     alive: Arc<watch::Sender<()>>,
 }
@@ -72,13 +72,13 @@ pub(crate) struct Queue {
 impl Queue {
     /// Creates a queue without senders.
     pub(crate) fn new() -> Self {
-        Self { settings: Arc::default(), lanes: Vec::new(), alive: Arc::new(watch::Sender::new(())) }
+        Self { settings: Arc::default(), channels: Vec::new(), alive: Arc::new(watch::Sender::new(())) }
     }
 
     /// Returns this queue with this sender of a channel.
     pub(crate) fn with_channel(mut self, channel: Channel, sender: AnySender) -> Self {
-        self.lanes.retain(|(other, _)| *other != channel);
-        self.lanes.push((channel, Arc::new(Lane::new(sender))));
+        self.channels.retain(|(other, _)| *other != channel);
+        self.channels.push((channel, Arc::new(ChannelQueue::new(sender))));
         self
     }
 
@@ -122,7 +122,7 @@ impl Queue {
     }
 
     fn push_job(&self, channel: Channel, job: Job) -> bool {
-        let Some(lane) = self.find(channel) else {
+        let Some(queue) = self.find(channel) else {
             self.give_up(&job, Undelivered::NoSender);
             return false;
         };
@@ -130,7 +130,7 @@ impl Queue {
             self.give_up(&job, Undelivered::Stopped);
             return false;
         };
-        let Pushed { slot, refused, is_taken } = lane.push(job, &self.settings);
+        let Pushed { slot, refused, is_taken } = queue.push(job, &self.settings);
         if let Some(slot) = slot {
             runtime.spawn(work(slot, Arc::clone(&self.settings), self.alive.subscribe()));
         }
@@ -143,8 +143,8 @@ impl Queue {
     /// Removes the queued messages to this recipient, for example after an account was deleted. A message that is being
     /// sent is not stopped.
     pub(crate) fn forget(&self, tenant: &Tenant, to: &str) {
-        for (_, lane) in &self.lanes {
-            lane.forget(tenant, to);
+        for (_, queue) in &self.channels {
+            queue.forget(tenant, to);
         }
     }
 
@@ -154,8 +154,8 @@ impl Queue {
         self.find(channel).unwrap().waiting()
     }
 
-    fn find(&self, channel: Channel) -> Option<&Arc<Lane>> {
-        self.lanes.iter().find(|(of, _)| *of == channel).map(|(_, lane)| lane)
+    fn find(&self, channel: Channel) -> Option<&Arc<ChannelQueue>> {
+        self.channels.iter().find(|(of, _)| *of == channel).map(|(_, queue)| queue)
     }
 
     fn give_up(&self, job: &Job, why: Undelivered) {

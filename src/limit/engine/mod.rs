@@ -65,7 +65,7 @@ pub(super) struct Engine {
     max_tenants: usize,
     shards: Box<[Shard]>,
     overflow: Overflow,
-    strangers: AtomicUsize,
+    unnamed: AtomicUsize,
     generations: AtomicU32,
     sweep_at: AtomicU64,
     /// The latest wall-clock time of a sweep, in nanoseconds since the Unix epoch.
@@ -130,7 +130,7 @@ impl Engine {
             max_tenants,
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             overflow: Overflow::new(),
-            strangers: AtomicUsize::new(0),
+            unnamed: AtomicUsize::new(0),
             generations: AtomicU32::new(0),
             sweep_at: AtomicU64::new(0),
             swept_at: AtomicU64::new(0),
@@ -241,7 +241,7 @@ impl Engine {
             let peeking = NewRow { context, tenant: key.hash, moves_calls: false };
             let mut row = match &unnamed {
                 Some(unnamed) => self.new_row(&mut buckets, &found, (Place::Named, named_since), unnamed, peeking),
-                None if self.has_room() => self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, peeking),
+                None if self.has_room() => self.new_row(&mut buckets, &found, (Place::Unnamed, None), &found, peeking),
                 None => {
                     match buckets.peek(&found, || self.next_generation(), context, |row| row.peek(context, false)) {
                         Some(standing) => return standing,
@@ -293,7 +293,7 @@ impl Engine {
     ) -> Option<T> {
         loop {
             let (plan_found, named_since) = &found;
-            let place = if named_since.is_some() { Place::Named } else { Place::Stranger };
+            let place = if named_since.is_some() { Place::Named } else { Place::Unnamed };
             let used = self.with_row(key, |row, admitted| {
                 // another thread may have read a newer plan
                 if is_before(plan_found.epoch, row.epoch()) {
@@ -302,8 +302,8 @@ impl Engine {
                 let was = row.place();
                 row.adopt(&plan_found.plan, place, plan_found.epoch, || self.next_generation(), context);
                 match (was, place) {
-                    (Place::Named, Place::Stranger) => _ = self.strangers.fetch_add(1, Relaxed),
-                    (Place::Stranger, Place::Named) => self.one_stranger_less(),
+                    (Place::Named, Place::Unnamed) => _ = self.unnamed.fetch_add(1, Relaxed),
+                    (Place::Unnamed, Place::Named) => self.remove_one_unnamed(),
                     _ => {}
                 }
                 Ok(use_row(row, admitted))
@@ -343,19 +343,19 @@ impl Engine {
     fn take_room(&self) -> bool {
         let room = self.room();
         self.bytes.has_room()
-            && self.strangers.fetch_update(Relaxed, Relaxed, |now| (now < room).then_some(now + 1)).is_ok()
+            && self.unnamed.fetch_update(Relaxed, Relaxed, |now| (now < room).then_some(now + 1)).is_ok()
     }
 
     fn has_room(&self) -> bool {
-        self.bytes.has_room() && self.strangers.load(Relaxed) < self.room()
+        self.bytes.has_room() && self.unnamed.load(Relaxed) < self.room()
     }
 
     fn room(&self) -> usize {
         self.max_tenants.saturating_sub(self.plans.named_count())
     }
 
-    fn one_stranger_less(&self) {
-        _ = self.strangers.fetch_update(Relaxed, Relaxed, |now| now.checked_sub(1));
+    fn remove_one_unnamed(&self) {
+        _ = self.unnamed.fetch_update(Relaxed, Relaxed, |now| now.checked_sub(1));
     }
 
     fn next_generation(&self) -> u32 {

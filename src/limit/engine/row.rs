@@ -24,7 +24,7 @@ pub(super) enum Place {
     /// A tenant that the configuration names: there is always room.
     Named,
     /// Any other tenant: room up to the maximum.
-    Stranger,
+    Unnamed,
     /// A bucket that tenants share when there is no room.
     Bucket,
 }
@@ -77,7 +77,7 @@ impl Row {
     pub(super) fn place(&self) -> Place {
         match self.bits & PLACE {
             0 => Place::Named,
-            1 => Place::Stranger,
+            1 => Place::Unnamed,
             _ => Place::Bucket,
         }
     }
@@ -380,13 +380,13 @@ mod tests {
         let bytes = ByteBudget::new(usize::MAX);
         let context = context(&bytes);
         let plan = Plan::from(Quota::per_minute(1).unwrap());
-        for place in [Place::Named, Place::Stranger, Place::Bucket] {
+        for place in [Place::Named, Place::Unnamed, Place::Bucket] {
             let mut row = Row::new(plan.clone(), place, 1, 77);
             assert_eq!((row.place(), row.past().generation), (place, 77));
             row.reset(context, 78);
             assert_eq!((row.place(), row.past().generation), (place, 78));
-            row.adopt(&plan, Place::Stranger, 2, || 79, context);
-            assert_eq!((row.place(), row.past().generation), (Place::Stranger, 78));
+            row.adopt(&plan, Place::Unnamed, 2, || 79, context);
+            assert_eq!((row.place(), row.past().generation), (Place::Unnamed, 78));
             row.adopt(&Plan::from(Quota::per_minute(2).unwrap()), place, 3, || 81, context);
             assert_eq!((row.place(), row.past().generation), (place, 81));
         }

@@ -163,7 +163,7 @@ impl Engine {
                 self.insert(request, tenant, row, decision);
                 return Ok(());
             } else if self.take_room() {
-                let row = self.new_row(&mut buckets, &found, (Place::Stranger, None), &found, moving);
+                let row = self.new_row(&mut buckets, &found, (Place::Unnamed, None), &found, moving);
                 self.insert(request, tenant, row, decision);
                 return Ok(());
             } else if self.spend_from_bucket(&mut buckets, &found, request, decision).is_some() {

@@ -92,8 +92,8 @@ impl Engine {
     fn forget(&self, tenant: &LimitKey, row: &mut Row, context: Context<'_>) {
         row.release(context);
         self.bytes.give_back(row_bytes(tenant, row));
-        if row.place() == Place::Stranger {
-            self.one_stranger_less();
+        if row.place() == Place::Unnamed {
+            self.remove_one_unnamed();
         }
     }
 }

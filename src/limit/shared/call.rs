@@ -4,6 +4,7 @@
 //! was paused or cut off admits nothing until the server knows its calls again.
 
 use std::{
+    mem,
     sync::{Arc, Weak, atomic::Ordering::SeqCst},
     time::Duration,
 };
@@ -11,7 +12,8 @@ use std::{
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    open_calls::{CallId, CallTerms, CallToEnd, OpenCalls, SLOT, SentAt},
+    lease::ClockReading,
+    open_calls::{CallId, CallTerms, CallToEnd, OpenCalls, SLOT},
     server::Server,
     shared_limiter::SharedLimiter,
 };
@@ -36,7 +38,7 @@ impl SharedLimiter {
         let server = &self.0.server;
         let clock = &*server.watcher.reports().clock;
         // before the node relies on what the server counts
-        let sent_at = SentAt::now(clock);
+        let sent_at = ClockReading::now(clock);
         if !server.count_open_calls(payer).await {
             return Decision::UNAVAILABLE;
         }
@@ -48,7 +50,16 @@ impl SharedLimiter {
             CallAsk::Hold { at_most, millis } => (at_most, millis),
             CallAsk::Untracked | CallAsk::RatesOnly | CallAsk::AlreadyOpen | CallAsk::Slot => (0, 0),
         };
-        let mut call = UnusedCall { of: Some((server, payer)), id, used: UNDO, millis };
+        let mut call = SharedCall {
+            server: Arc::clone(server),
+            key: payer.clone(),
+            id,
+            // the server may open it as late as its reply may arrive
+            expires: expires_after(millis) + server.link.patience(),
+            mirrored: None,
+            unused: Some(UNDO),
+            is_over: false,
+        };
         let times = [SLOT.as_micros().to_string(), most.to_string(), (u64::from(millis) * 1000).to_string()];
         let [slot, at_most, lifetime] = times.each_ref().map(String::as_bytes);
         let more = [&id, slot, at_most, lifetime];
@@ -56,35 +67,32 @@ impl SharedLimiter {
             return Decision::UNAVAILABLE;
         };
         // its marks are known now, so a refund is a call of its own
-        call.used = "0";
-        let (is_opened, mirrored) = (answer.decision.is_admitted(), answer.mirrored_call.take());
+        call.unused = Some("0");
+        let is_opened = answer.decision.is_admitted();
+        let mirrored = answer.mirrored.as_mut().ok().and_then(|(call, _)| call.take());
         // refunded if the answer is of no use
         let mut decision = self.with_spend(answer, payer, plan, Ask { refundable: true, ..ask });
         if !decision.is_admitted() {
-            if !is_opened {
-                // there is nothing to end
-                _ = call.keep();
-            }
+            // there may be nothing to end
+            call.is_over = !is_opened;
             return decision;
         }
         let terms = CallTerms { is_anonymous: ask.is_anonymous, estimate: ask.estimate(), at_most: most };
         // before the last look at the clock: a node that is paused after it renews this call, too
         server.calls.insert(payer, id, terms, sent_at);
         if sent_at.is_late(clock) {
-            server.calls.remove(payer, id);
             server.mirror.forget_call(mirrored);
             self.refund_later(decision.into_spend());
             return Decision::UNAVAILABLE;
         }
-        let mirrored = match mirrored.map(|call| *call) {
+        call.mirrored = match mirrored.map(|call| *call) {
             Some(OpenCall::Memory(call)) => Some(call),
             Some(OpenCall::Shared(_)) | None => None,
         };
-        let (key, expires) = (payer.clone(), expires_after(millis));
-        let open = Open { server: Arc::clone(server), key, id: call.keep(), expires, mirrored };
+        (call.expires, call.unused) = (expires_after(millis), None);
         // keeps its slots until it ends
         server.renew_later();
-        decision.call = Some(Box::new(OpenCall::Shared(Box::new(SharedCall(Some(open))))));
+        decision.call = Some(Box::new(OpenCall::Shared(Box::new(call))));
         decision
     }
 }
@@ -110,7 +118,7 @@ impl Server {
         if failed_at.is_some_and(|failed_at| failed_at >= began) {
             return false;
         }
-        let sent_at = SentAt::now(&*self.watcher.reports().clock);
+        let sent_at = ClockReading::now(&*self.watcher.reports().clock);
         let calls = self.calls.calls_of_key(key);
         if calls.is_empty() {
             return true;
@@ -207,36 +215,6 @@ pub(super) fn renewal_of(id: CallId, terms: CallTerms) -> [Vec<u8>; 4] {
 /// Ends a call that was opened in vain, and gives back what was charged for it.
 const UNDO: &str = "undo";
 
-/// A call that the server is asked to open. Dropping it ends the call in the background, without a charge: the reply was lost or is
-/// of no use, or its request was dropped. This does not ask the breaker, because a slow server has opened the call, and only
-/// calls that the breaker has let through end in this way.
-struct UnusedCall<'a> {
-    of: Option<(&'a Arc<Server>, &'a LimitKey)>,
-    id: CallId,
-    /// The argument of `commit`.
-    used: &'static str,
-    /// How long its estimate lasts.
-    millis: u32,
-}
-
-impl UnusedCall<'_> {
-    /// Keeps the call.
-    fn keep(mut self) -> CallId {
-        self.of = None;
-        self.id
-    }
-}
-
-impl Drop for UnusedCall<'_> {
-    fn drop(&mut self) {
-        if let Some((server, key)) = self.of {
-            let (server, key) = (Arc::clone(server), key.clone());
-            let call = CallToEnd::new(self.id, self.used.to_owned(), expires_after(self.millis));
-            server.link.clone().spawn(async move { server.end_call(&key, call).await });
-        }
-    }
-}
-
 async fn renew_until_closed(server: Weak<Server>) {
     let (mut failed, mut all_at) = (Vec::new(), Instant::now() + RENEWAL);
     loop {
@@ -262,10 +240,10 @@ async fn renew_until_closed(server: Weak<Server>) {
     }
 }
 
-/// An open call on the server. Dropping it ends the call with its estimate.
-pub(super) struct SharedCall(Option<Open>);
-
-struct Open {
+/// A call that is open on the server, or that the server is asked to open. Dropping it ends the call in the background: with its
+/// estimate, or without a charge if the reply was lost or is of no use, or if its request was dropped. This does not ask the
+/// breaker, because a slow server has opened the call, and only calls that the breaker has let through end in this way.
+pub(super) struct SharedCall {
     server: Arc<Server>,
     key: LimitKey,
     id: CallId,
@@ -273,23 +251,29 @@ struct Open {
     expires: Instant,
     /// The call in the memory of this node, for its fallback.
     mirrored: Option<CallInMemory>,
+    /// The argument of `commit` until the call is used.
+    unused: Option<&'static str>,
+    is_over: bool,
 }
 
 impl SharedCall {
     fn finish(&mut self, end: CallEnd) {
-        let Some(Open { server, key, id, expires, mirrored }) = self.0.take() else { return };
+        if mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        let (server, key, id) = (Arc::clone(&self.server), self.key.clone(), self.id);
         // first, so that no renewal adds it again
         server.calls.remove(&key, id);
-        if let Some(call) = mirrored {
+        if let Some(call) = self.mirrored.take() {
             server.local.end_call(&call, end);
         }
-        let link = server.link.clone();
-        let used = match end {
-            CallEnd::Commit(units) => units.to_string(),
-            CallEnd::Estimate => String::new(),
+        let used = match (self.unused, end) {
+            (Some(unused), _) => unused.to_owned(),
+            (None, CallEnd::Commit(units)) => units.to_string(),
+            (None, CallEnd::Estimate) => String::new(),
         };
-        let call = CallToEnd::new(id, used, expires);
-        link.spawn(async move { server.end_call(&key, call).await });
+        let call = CallToEnd::new(id, used, self.expires);
+        server.link.clone().spawn(async move { server.end_call(&key, call).await });
     }
 }
 
@@ -299,7 +283,7 @@ impl EndCall for SharedCall {
     }
 
     fn refuse_untracked(&self) -> bool {
-        self.0.as_ref().is_some_and(|open| open.server.local.refuse_untracked(&open.key))
+        self.server.local.refuse_untracked(&self.key)
     }
 }
 
@@ -347,7 +331,15 @@ mod tests {
                 let id = OpenCalls::random_id().unwrap();
                 let more = [&id[..], b"10000000", at_most.as_bytes(), lifetime.as_bytes()];
                 assert_eq!(run("hold", ask, &more).await, (true, left, ask.estimate() == 0));
-                drop(UnusedCall { of: Some((server, &acme)), id, used: UNDO, millis: 60_000 });
+                drop(SharedCall {
+                    server: Arc::clone(server),
+                    key: acme.clone(),
+                    id,
+                    expires: expires_after(60_000),
+                    mirrored: None,
+                    unused: Some(UNDO),
+                    is_over: false,
+                });
                 let began = Instant::now();
                 while run("spend", Ask::new(0, false), &[]).await != (true, 99, true) {
                     assert!(began.elapsed() < Duration::from_secs(2), "{ask:?} is open or charged");
@@ -482,7 +474,7 @@ mod tests {
         let terms = CallTerms { is_anonymous: false, estimate: 0, at_most: 0 };
         for number in 0..640_u64 {
             let key = LimitKey::parse(format!("t{number}")).unwrap();
-            server.calls.insert(&key, number.to_be_bytes(), terms, SentAt::now(&*server.watcher.reports().clock));
+            server.calls.insert(&key, number.to_be_bytes(), terms, ClockReading::now(&*server.watcher.reports().clock));
         }
         redis.cli(&["client", "pause", "20000"]);
         let began = Instant::now();

@@ -7,8 +7,9 @@ use proptest::{bool::weighted, collection::vec, option, prelude::*, sample::sele
 use tokio::runtime::Runtime;
 
 use super::{
+    lease::ClockReading,
     model::redis_server::RedisServer,
-    open_calls::{CallId, CallTerms, OpenCalls, SLOT, SentAt},
+    open_calls::{CallId, CallTerms, OpenCalls, SLOT},
     script::Answer,
     server::Server,
 };
@@ -170,7 +171,7 @@ impl World<'_> {
     }
 
     async fn renew(&mut self, node: usize) {
-        let (sent_at, renewal) = (SentAt::now(&self.clock), self.nodes[node].calls_of_key(&self.tenant));
+        let (sent_at, renewal) = (ClockReading::now(&self.clock), self.nodes[node].calls_of_key(&self.tenant));
         self.run_renewal(&renewal).await;
         self.nodes[node].note_renewal(&self.tenant, renewal.iter().map(|(id, _)| *id), sent_at);
     }
@@ -204,7 +205,7 @@ impl World<'_> {
                     self.renew(node).await;
                 }
                 self.settle();
-                let (sent_at, id) = (SentAt::now(&self.clock), OpenCalls::random_id().unwrap());
+                let (sent_at, id) = (ClockReading::now(&self.clock), OpenCalls::random_id().unwrap());
                 let at_most = estimate + more;
                 let ask = Ask { call: CallAsk::Hold { at_most, millis }, ..Ask::new(estimate, false) };
                 let times = [SLOT.as_micros().to_string(), at_most.to_string(), (millis * 1_000).to_string()];

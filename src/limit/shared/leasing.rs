@@ -66,18 +66,11 @@ pub(super) struct LeaseTerms {
     pub(super) knowledge: Knowledge,
 }
 
-/// The outcome of a request.
-pub(super) enum Leased {
-    Admitted {
-        lease: u64,
-        standing: Option<Standing>,
-        terms: Arc<LeaseTerms>,
-    },
-    Refused(Option<Standing>),
-    /// The request must be checked without a lease.
-    Plain,
-    /// The server does not answer, and no lease in hand has enough units.
-    Unanswered,
+impl LeaseTerms {
+    /// Returns the standing of the tenant if this many units of the lease are left.
+    pub(super) fn standing(&self, left: u32, now: Moment) -> Option<Standing> {
+        self.standing.map(|standing| standing.read_at(now).with_more(left))
+    }
 }
 
 impl Leasing {
@@ -91,29 +84,29 @@ impl Leasing {
     }
 
     /// Decides on a request. Waits for calls of other requests and for its own one, at most the deadline for each of the two.
-    pub(super) async fn spend(self: &Arc<Self>, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Leased {
+    /// Returns `None` if the server does not answer, and no lease in hand has enough units.
+    pub(super) async fn spend(
+        self: &Arc<Self>,
+        tenant: &LimitKey,
+        plan: &Plan,
+        ask: Ask,
+    ) -> Option<LeaseStep<Arc<LeaseTerms>>> {
         // zero units only look, and a shadow quota is checked for each request
         if ask.units == 0 || plan.limits().iter().any(|limited| limited.quota.is_shadow()) {
-            return Leased::Plain;
+            return Some(LeaseStep::Plain);
         }
         let holder = Holder { tenant: tenant.clone(), is_anonymous: ask.is_anonymous };
         let wish = LeaseWish { units: ask.units, plan: plan.id(), lifetime: self.lifetime(plan) };
         let mut step = self.step(&holder, wish);
         if let LeaseStep::Wait(_) = step {
-            match self.wait_for_others(&holder, wish, step).await {
-                Some(next) => step = next,
-                None => return Leased::Unanswered,
-            }
+            step = self.wait_for_others(&holder, wish, step).await?;
         }
         if let LeaseStep::Call(call) = step {
             // others wait for it, so it ends even if this request does not wait any more
             let sent = Arc::clone(self).send(holder, plan.clone(), call);
-            match self.server.link.spawn(sent).await.ok().flatten() {
-                Some(decided) => step = decided,
-                None => return Leased::Unanswered,
-            }
+            step = self.server.link.spawn(sent).await.ok().flatten()?;
         }
-        self.leased(step)
+        Some(step)
     }
 
     /// Waits while other requests have a call under way. Returns `None` if the server does not answer.
@@ -160,30 +153,10 @@ impl Leasing {
         step
     }
 
-    fn leased(&self, step: LeaseStep<Arc<LeaseTerms>>) -> Leased {
-        match step {
-            LeaseStep::Admitted(admission) => {
-                let standing = self.standing(&admission);
-                Leased::Admitted { lease: admission.lease, standing, terms: admission.terms }
-            }
-            LeaseStep::Refused(terms) => {
-                let now = self.server.local.reports().clock.now();
-                Leased::Refused(terms.standing.map(|standing| standing.read_at(now)))
-            }
-            LeaseStep::Plain | LeaseStep::Call(_) | LeaseStep::Wait(_) => Leased::Plain,
-        }
-    }
-
-    /// Returns the standing with the units that this node has left.
-    fn standing(&self, admission: &Admission<Arc<LeaseTerms>>) -> Option<Standing> {
-        let now = self.server.local.reports().clock.now();
-        admission.terms.standing.map(|standing| standing.read_at(now).with_more(admission.left))
-    }
-
     /// Puts the units of a request back into its lease. Returns the standing, or `None` if the lease is not in hand any more.
     pub(super) fn refund(&self, holder: &Holder, lease: u64, units: u32) -> Option<Option<Standing>> {
-        let admission = self.shard(holder).refund(holder, lease, units)?;
-        Some(self.standing(&admission))
+        let Admission { left, terms, .. } = self.shard(holder).refund(holder, lease, units)?;
+        Some(terms.standing(left, self.server.local.reports().clock.now()))
     }
 
     /// Notes that units of the tenant have come back at the server.
@@ -232,8 +205,7 @@ impl Leasing {
     }
 
     fn now(&self) -> ClockReading {
-        let (steady, wall) = self.server.local.reports().clock.read_fresh();
-        ClockReading { steady, wall }
+        ClockReading::now(&*self.server.local.reports().clock)
     }
 
     fn shard(&self, holder: &Holder) -> MutexGuard<'_, Slots> {

@@ -1,4 +1,5 @@
--- The budget of one tenant and its open calls, in one key. Times are in microseconds.
+-- The budget of one tenant and its open calls, in one key. Times are in microseconds, except the interval of a smooth quota: it
+-- is in nanoseconds, so that a fast rate is exact for many units.
 --
 -- ARGV[1] is the operation: 'spend', 'refund', 'lease', 'return', 'debit', 'hold', 'commit', 'renew' or 'reset'. ARGV[2] is
 -- the time in tests, and empty otherwise.
@@ -68,6 +69,9 @@ if ARGV[2] == '' then
 else
   now = tonumber(ARGV[2])
 end
+-- the time in which these units of a smooth quota come back, rounded up, with either sign
+local function time_of(count, interval) return ceil(count * interval / 1000) end
+
 local key = KEYS[1]
 local stored = redis.call('GET', key)
 local has_calls = stored and string.byte(stored, HEAD_SIZE) == 1
@@ -141,14 +145,14 @@ if asks and quotas_number == 1 and is_shadow == 0 and not is_new_plan and not ha
   elseif rule == SMOOTH then
     local whole, moved_up = 0, 0
     if stored then whole, moved_up = unpack('>dd', stored, first) end
-    reset = whole + (units - fine) * length
+    reset = whole + time_of(units - fine, length)
     if now >= reset then
-      whole = max(whole, now) + length * units
+      whole = max(whole, now) + time_of(units, length)
       mark, meter, idle = whole + moved_up, pack('>dd', whole, moved_up), whole
     end
-    local used = min(ceil(max(whole - now, 0) / length), MOST_USED)
+    local used = min(ceil(max(whole - now, 0) * 1000 / length), MOST_USED)
     left = most - used
-    if mark then reset = whole - (min(used, fine) - 1) * length end
+    if mark then reset = whole + time_of(1 - min(used, fine), length) end
   else
     local count = 0
     if stored then reset, count = unpack('>dI4', stored, first) end
@@ -239,7 +243,7 @@ local function used(quota)
   if quota.rule == WINDOW then return quota.used end
   if quota.rule == FIXED then return quota.count end
   if quota.rule == CONCURRENT then return 0 end
-  return min(ceil(max(quota.whole - now, 0) / quota.length), MOST_USED)
+  return min(ceil(max(quota.whole - now, 0) * 1000 / quota.length), MOST_USED)
 end
 
 -- when these units of a window have come back
@@ -258,7 +262,7 @@ local function full_until(quota, wanted)
   if wanted == 0 then return nil end
   if wanted > quota.most then return NEVER end
   if quota.rule == SMOOTH then
-    local fits = quota.whole + (wanted - quota.fine) * quota.length
+    local fits = quota.whole + time_of(wanted - quota.fine, quota.length)
     if now >= fits then return nil end
     return fits
   end
@@ -274,14 +278,14 @@ local function rises_at(quota)
   if spent == 0 then return now end
   if quota.rule == WINDOW then return freed_at(quota, max(spent + 1 - quota.most, 1)) end
   if quota.rule == FIXED then return quota.ends end
-  return quota.whole - (min(spent, quota.fine) - 1) * quota.length
+  return quota.whole + time_of(1 - min(spent, quota.fine), quota.length)
 end
 
 -- returns the mark by which a refund finds the spend
 local function charge(quota, wanted, at)
   if quota.rule == CONCURRENT or wanted <= 0 then return NEVER end
   if quota.rule == SMOOTH then
-    quota.whole = max(quota.whole, at) + quota.length * wanted
+    quota.whole = max(quota.whole, at) + time_of(wanted, quota.length)
     return quota.whole + quota.moved_up
   elseif quota.rule == FIXED then
     quota.count = quota.count + wanted
@@ -669,7 +673,7 @@ end
 local function refund(quota, mark)
   if quota.rule == SMOOTH then
     local own_end = mark - quota.moved_up
-    local back = min(quota.length * units, max(own_end - max(now, held), 0))
+    local back = min(-time_of(-units, quota.length), max(own_end - max(now, held), 0))
     -- a lease can get units back several times
     if own_end < quota.whole or operation == 'return' then quota.moved_up = quota.moved_up + back end
     quota.whole = max(quota.whole - back, 0)

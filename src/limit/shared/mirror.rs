@@ -297,11 +297,6 @@ impl CallUnderWay<'_> {
             mirror.local.raise(tenant, plan, &used, counts.at);
         }
     }
-
-    /// Charges units that the server has admitted with this call. Returns the refusal if they must fit here and don't.
-    pub(super) fn admit(&self, ask: Ask) -> Result<Mirrored, Decision> {
-        self.mirror.admit(self.tenant, ask, self.knowledge)
-    }
 }
 
 impl Drop for CallUnderWay<'_> {
@@ -476,7 +471,7 @@ mod tests {
             let is_admitted = match reply.filter(|_| has_reply) {
                 Some((is_admitted, count)) => {
                     under_way.learn(&self.plan, count);
-                    is_admitted && under_way.admit(ask).is_ok()
+                    is_admitted && self.mirrors[node].admit(self.tenant, ask, under_way.knowledge).is_ok()
                 }
                 None => {
                     drop(under_way);

@@ -15,8 +15,11 @@ use tokio::runtime::Runtime;
 use super::{
     SharedLimiter,
     open_calls::{CallId, OpenCalls},
+    script::Answer,
     shared_limiter::is_untracked,
 };
+#[cfg(feature = "smooth")]
+use super::{leasing::identity, script};
 use crate::{
     limit::{
         decision::{Ask, CallAsk, CallEnd, CallInMemory, Decision, OpenCall, Payer, RefusalReason, Spend},
@@ -149,7 +152,7 @@ struct Both {
 }
 
 impl Both {
-    async fn call(&self, operation: &str, ask: Ask, more: &[&[u8]]) -> Option<super::script::Answer> {
+    async fn call(&self, operation: &str, ask: Ask, more: &[&[u8]]) -> Option<Answer> {
         let micros = (self.clock.read().1.as_nanos() / 1000).to_string();
         let plan = self.shared.plans().plan(&self.tenant);
         self.shared.0.server.call_at(&micros, operation, &self.tenant, &plan, ask, more).await.unwrap()
@@ -337,5 +340,57 @@ fn compare(server: &redis_server::RedisServer, cases: u32) {
             let memory = builder().build().unwrap();
             Both { memory, shared, clock: clock.clone(), tenant }.agree(first, steps.clone(), &plans).await;
         });
+    });
+}
+
+#[cfg(feature = "smooth")]
+#[test]
+fn a_smooth_quota_gives_units_back_at_its_rate_and_never_earlier() {
+    let Some(server) = redis_server::RedisServer::start(&[]) else { return };
+    let runtime = Runtime::new().unwrap();
+    let shared = runtime.block_on(async {
+        let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
+        Limiter::redis(config, Plans::new(Quota::per_minute(1).unwrap())).connect().await.unwrap()
+    });
+    let tenants = std::cell::Cell::new(0);
+    let rates = [1_001, 1_500, 333_333, 666_667, 999_999, 1_000_000, 3_000_000, 10_000_000, 999_999_999];
+    let steps = vec((select(vec![0_u64, 1, 2, 999, 10_000, 500_000]), 1..100_u32, any::<bool>()), 1..40);
+    let cases = Config { failure_persistence: None, ..Config::default() };
+    let bursts = [1_u32, 2, 100, 5_000, 300_000];
+    proptest!(cases, |(rate in select(rates.to_vec()), burst in select(bursts.to_vec()), is_alone: bool, steps in steps)| {
+        let quota = Quota::smooth(rate, Duration::from_secs(1), burst).unwrap();
+        // the script has a shorter way for one quota
+        let other = (!is_alone).then(|| Quota::per_second(u32::MAX).unwrap().with_name("other").unwrap());
+        let plan = Plan::new([quota].into_iter().chain(other)).unwrap();
+        let interval = 1_000_000_000_u64.div_ceil(rate.into());
+        tenants.set(tenants.get() + 1);
+        let tenant = LimitKey::parse(format!("s{}", tenants.get())).unwrap();
+        let run = |micros: u64, operation, units, more: &[&[u8]]| {
+            let (time, ask) = ((1_800_000_000_000_000 + micros).to_string(), Ask::new(units, false));
+            runtime.block_on(shared.0.server.call_at(&time, operation, &tenant, &plan, ask, more)).unwrap().unwrap()
+        };
+        // when all units will be back, by the rate, in nanoseconds
+        let (mut now, mut whole_at, mut calls) = (0, 0_u64, 0);
+        for (wait, percent, is_refunded) in steps {
+            now += wait;
+            let units = (burst * percent / 100).max(1);
+            let after = whole_at.max(now * 1_000) + u64::from(units) * interval;
+            let latest = now * 1_000 + u64::from(burst) * interval;
+            let answer = run(now, "spend", units, &[]);
+            if answer.decision.is_admitted() {
+                prop_assert!(after <= latest, "{units} units at {now}");
+                if is_refunded {
+                    let more = identity(answer.generation, &script::packed(&plan), &answer.marks);
+                    let more: Vec<&[u8]> = more.iter().map(AsRef::as_ref).collect();
+                    run(now, "refund", units, &more);
+                } else {
+                    whole_at = after;
+                }
+                calls += 1;
+            } else {
+                // times are rounded to microseconds
+                prop_assert!(after + calls * 2_000 + 1_000 > latest, "{units} units at {now}");
+            }
+        }
     });
 }

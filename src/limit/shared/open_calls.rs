@@ -8,12 +8,10 @@ use std::{
 
 use tokio::time::Instant;
 
+use super::lease::ClockReading;
 use crate::{
     tenant::LimitKey,
-    util::{
-        clock::{Clock, Moment, UnixTime},
-        lock::lock,
-    },
+    util::{clock::Clock, lock::lock},
 };
 
 /// How long the server counts a slot that is not renewed.
@@ -26,24 +24,16 @@ const LONGEST_REPLY: Duration = Duration::from_secs(1);
 const MOST_ENDS: usize = 1024;
 pub(super) type CallId = [u8; 8];
 
-/// A time by the steady clock, which stops while a machine is suspended, and by the wall clock, which does not.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SentAt(Moment, UnixTime);
-
-impl SentAt {
+impl ClockReading {
+    /// Reads the clocks. A machine notices at once that it was suspended.
     pub(super) fn now(clock: &dyn Clock) -> Self {
-        // a machine notices at once that it was suspended
-        let (now, unix) = clock.read_fresh();
-        Self(now, unix)
+        let (steady, wall) = clock.read_fresh();
+        Self { steady, wall }
     }
 
-    fn elapsed(self, now: Self) -> Duration {
-        now.0.since(self.0).max(Duration::from_nanos(now.1.as_nanos().saturating_sub(self.1.as_nanos())))
-    }
-
-    /// Returns whether a reply comes so late that the slot may have ended meanwhile.
+    /// Returns whether the reply to a call that was sent at this time comes so late that the slot may have ended meanwhile.
     pub(super) fn is_late(self, clock: &dyn Clock) -> bool {
-        self.elapsed(Self::now(clock)) > LONGEST_REPLY
+        Self::now(clock).since(self) > LONGEST_REPLY
     }
 }
 
@@ -85,7 +75,7 @@ pub(super) struct OpenCalls {
 #[derive(Default)]
 struct OfKey {
     /// Each was counted at its time or later.
-    open: HashMap<CallId, (CallTerms, SentAt), foldhash::fast::RandomState>,
+    open: HashMap<CallId, (CallTerms, ClockReading), foldhash::fast::RandomState>,
     ended: Vec<CallToEnd>,
     turn: RenewalTurn,
 }
@@ -96,7 +86,7 @@ impl OpenCalls {
         getrandom::u64().ok().map(u64::to_be_bytes)
     }
 
-    pub(super) fn insert(&self, key: &LimitKey, id: CallId, terms: CallTerms, sent_at: SentAt) {
+    pub(super) fn insert(&self, key: &LimitKey, id: CallId, terms: CallTerms, sent_at: ClockReading) {
         lock(&self.keys).entry(key.clone()).or_default().open.insert(id, (terms, sent_at));
     }
 
@@ -157,10 +147,9 @@ impl OpenCalls {
 
     /// Returns whether the server may not count all calls of this key any more.
     pub(super) fn may_be_uncounted(&self, key: &LimitKey, clock: &dyn Clock) -> bool {
-        let now = SentAt::now(clock);
+        let now = ClockReading::now(clock);
         let keys = lock(&self.keys);
-        keys.get(key)
-            .is_some_and(|of_key| of_key.open.values().any(|(_, counted_at)| counted_at.elapsed(now) > TRUSTED))
+        keys.get(key).is_some_and(|of_key| of_key.open.values().any(|(_, counted_at)| now.since(*counted_at) > TRUSTED))
     }
 
     /// Returns the keys under which calls are open, or whose end the server has not confirmed.
@@ -176,7 +165,7 @@ impl OpenCalls {
     }
 
     /// Notes that the server counted these calls of a key after this time. Others may have been opened meanwhile.
-    pub(super) fn note_renewal(&self, key: &LimitKey, renewed: impl Iterator<Item = CallId>, sent_at: SentAt) {
+    pub(super) fn note_renewal(&self, key: &LimitKey, renewed: impl Iterator<Item = CallId>, sent_at: ClockReading) {
         if let Some(of_key) = lock(&self.keys).get_mut(key) {
             for id in renewed {
                 if let Some((_, counted_at)) = of_key.open.get_mut(&id) {
@@ -230,18 +219,18 @@ mod tests {
         let (clock, calls, key) = (ManualClock::new(), OpenCalls::default(), LimitKey::parse("acme").unwrap());
         let [first, second] = [[1; 8], [2; 8]];
         let terms = CallTerms { is_anonymous: false, estimate: 0, at_most: 0 };
-        let began = SentAt::now(&clock);
+        let began = ClockReading::now(&clock);
         calls.insert(&key, first, terms, began);
         // the node is paused with the reply to the second call
         clock.advance(TRUSTED + LONGEST_REPLY);
         assert!(calls.may_be_uncounted(&key, &clock));
-        calls.note_renewal(&key, [first].into_iter(), SentAt::now(&clock));
+        calls.note_renewal(&key, [first].into_iter(), ClockReading::now(&clock));
         assert!(!calls.may_be_uncounted(&key, &clock));
         calls.insert(&key, second, terms, began);
         assert!(calls.may_be_uncounted(&key, &clock));
-        calls.note_renewal(&key, [first].into_iter(), SentAt::now(&clock));
+        calls.note_renewal(&key, [first].into_iter(), ClockReading::now(&clock));
         assert!(calls.may_be_uncounted(&key, &clock));
-        calls.note_renewal(&key, [first, second].into_iter(), SentAt::now(&clock));
+        calls.note_renewal(&key, [first, second].into_iter(), ClockReading::now(&clock));
         assert!(!calls.may_be_uncounted(&key, &clock));
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::mirror::{Knowledge, ServerCounts};
+use super::mirror::{Knowledge, Mirrored, ServerCounts};
 #[cfg(feature = "smooth")]
 use crate::limit::engine::meter::Gauge;
 use crate::{
     limit::{
-        decision::{Decision, Marks, NO_MARKS, OpenCall, Spend, UNCHARGED},
+        decision::{Decision, Marks, NO_MARKS, Spend, UNCHARGED},
         plan::{Limited, Plan},
         quota::Rule,
     },
@@ -25,7 +25,12 @@ pub(super) fn packed(plan: &Plan) -> Bytes {
     plan.packed(pack)
 }
 
-/// Packs quotas. Times are rounded up to microseconds, so that nothing comes back earlier than asked for.
+/// A longer interval of a smooth quota is rounded up to microseconds, so that doubles hold all multiples of it that the script needs.
+#[cfg(feature = "smooth")]
+const EXACT: u64 = 1_000_000;
+
+/// Packs quotas. Times are rounded up to microseconds, so that nothing comes back earlier than asked for. The interval of a smooth
+/// quota is in nanoseconds.
 fn pack(limits: &[Limited]) -> Bytes {
     // a plan has at most 6 quotas, and a name at most 32 bytes
     let length_of = |bytes: usize| u8::try_from(bytes).unwrap_or(u8::MAX);
@@ -33,20 +38,21 @@ fn pack(limits: &[Limited]) -> Bytes {
     for limited in limits {
         let Limited { quota, most, is_for_anonymous, bit, .. } = limited;
         let window = saturating_nanos(quota.window());
+        let micros = window.div_ceil(1000);
         let (rule, length, fine) = match quota.rule() {
-            Rule::Window { slices } => (b'w', window, (window / u64::from(slices)).max(1).div_ceil(1000)),
+            Rule::Window { slices } => (b'w', micros, (window / u64::from(slices)).max(1).div_ceil(1000)),
             #[cfg(feature = "smooth")]
-            Rule::Smooth { interval } => match limited.gauge {
-                Gauge::Smooth(pace) => (b's', pace.interval, u64::from(pace.burst)),
-                _ => (b's', interval, u64::from(*most)),
-            },
-            Rule::Fixed => (b'f', window, 0),
+            Rule::Smooth { interval } => {
+                let interval = if let Gauge::Smooth(pace) = limited.gauge { pace.interval } else { interval };
+                (b's', interval.next_multiple_of(if interval < EXACT { 1 } else { 1000 }), u64::from(*most))
+            }
+            Rule::Fixed => (b'f', micros, 0),
             Rule::Concurrent => (b'c', 0, 0),
         };
         packed.extend([rule, u8::from(*is_for_anonymous), u8::from(quota.is_shadow()), *bit]);
         packed.extend(most.to_be_bytes());
-        for number in [length.div_ceil(1000), fine, window.div_ceil(1000)] {
-            // microseconds of a u64 of nanoseconds have 55 bits
+        for number in [length, fine, micros] {
+            // none has more than 55 bits
             let [_, low @ ..] = number.to_be_bytes();
             packed.extend(low);
         }
@@ -70,10 +76,8 @@ pub(super) struct Answer {
     pub(super) counts: ServerCounts,
     /// What the server knew when the call was sent.
     pub(super) knowledge: Knowledge,
-    /// The charge of the mirror, or its refusal of what the server has admitted.
-    pub(super) mirrored: Result<Spend, Decision>,
-    /// The call in memory.
-    pub(super) mirrored_call: Option<Box<OpenCall>>,
+    /// The call and the charge of the mirror, or its refusal of what the server has admitted.
+    pub(super) mirrored: Result<Mirrored, Decision>,
 }
 
 impl Answer {
@@ -86,8 +90,7 @@ impl Answer {
             lifetime: Duration::ZERO,
             counts,
             knowledge: Knowledge::default(),
-            mirrored: Ok(Spend::default()),
-            mirrored_call: None,
+            mirrored: Ok((None, Spend::default())),
         }
     }
 

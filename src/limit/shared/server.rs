@@ -139,10 +139,7 @@ impl Server {
                 under_way.learn(plan, answer.counts);
                 answer.knowledge = under_way.knowledge;
                 if is_spend && (ask.units > 0 || ask.call.opens()) && answer.decision.is_admitted() {
-                    answer.mirrored = under_way.admit(ask).map(|(call, charged)| {
-                        answer.mirrored_call = call;
-                        charged
-                    });
+                    answer.mirrored = self.mirror.admit(tenant, ask, under_way.knowledge);
                 }
                 Ok(Some(answer))
             }

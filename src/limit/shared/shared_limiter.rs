@@ -5,7 +5,8 @@ use std::{mem, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
-    leasing::{Holder, Leased, Leasing, identity},
+    lease::{Admission, LeaseStep},
+    leasing::{Holder, Leasing, identity},
     script::{self, Answer},
     server::Server,
 };
@@ -294,12 +295,13 @@ impl SharedLimiter {
     async fn charge(&self, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Option<Decision> {
         // the plan counts no calls. If it changes meanwhile, the mirror must not open one that never ends
         let ask = Ask { call: CallAsk::AlreadyOpen, ..ask };
-        let leased = match &self.0.leasing {
-            Some(leasing) => leasing.spend(tenant, plan, ask).await,
-            None => Leased::Plain,
+        let step = match &self.0.leasing {
+            Some(leasing) => leasing.spend(tenant, plan, ask).await?,
+            None => LeaseStep::Plain,
         };
-        match leased {
-            Leased::Admitted { lease, standing, terms } => {
+        let now = || self.local().reports().clock.now();
+        match step {
+            LeaseStep::Admitted(Admission { lease, left, terms }) => {
                 let mirrored = match self.0.server.mirror.admit(tenant, ask, terms.knowledge) {
                     Ok((_, mirrored)) => mirrored,
                     Err(refusal) => {
@@ -310,16 +312,15 @@ impl SharedLimiter {
                         return Some(refusal);
                     }
                 };
-                let decision = Decision::admitted(standing, None);
+                let decision = Decision::admitted(terms.standing(left, now()), None);
                 let (quotas, generation) = (terms.quotas.clone(), terms.generation);
                 let past = |tenant| SharedPast { tenant, quotas, generation, lease, mirrored };
                 Some(self.refundable(decision, tenant, plan, ask, past, terms.marks))
             }
-            Leased::Refused(standing) => standing.map(Decision::refused_by),
-            Leased::Plain => {
+            LeaseStep::Refused(terms) => terms.standing(0, now()).map(Decision::refused_by),
+            LeaseStep::Plain | LeaseStep::Call(_) | LeaseStep::Wait(_) => {
                 self.spend(tenant, plan, ask).await.map(|answer| self.with_spend(answer, tenant, plan, ask))
             }
-            Leased::Unanswered => None,
         }
     }
 
@@ -457,7 +458,7 @@ impl SharedLimiter {
     pub(super) fn with_spend(&self, answer: Answer, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Decision {
         let Answer { decision, generation, marks, mirrored, .. } = answer;
         let (mirrored, refusal) = match mirrored {
-            Ok(mirrored) => (mirrored, None),
+            Ok((_, mirrored)) => (mirrored, None),
             Err(refusal) => (Spend::default(), Some(refusal)),
         };
         let past = |tenant| SharedPast { tenant, quotas: script::packed(plan), generation, lease: 0, mirrored };

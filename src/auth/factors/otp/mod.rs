@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use crate::{
     auth::{
+        context::stages::OwnLogin,
         factors::{
             attempt::{AddressSpend, Attempt},
-            step::LoginStep,
+            step::{LoginStep, prepare_login_step},
         },
         http::{
             answer,
@@ -152,7 +153,8 @@ async fn open_challenge(
 }
 
 /// Compares a typed code with the open one.
-pub(crate) async fn verify_login_code(mut step: LoginStep<'_>) -> EndpointResult {
+pub(crate) async fn verify_login_code(own: &OwnLogin<'_>, fields: Fields) -> EndpointResult {
+    let mut step = prepare_login_step(own, fields).await?;
     let guess = step.fields.otp.take().map(|typed| typed.0).unwrap_or_default();
     if guess.is_empty() {
         return Err(Problem::invalid("otp is missing"));
@@ -201,7 +203,7 @@ async fn settle(
         attempt.set_owner(step.device_owner(&found, found.active().filter(may_prove)));
         let ids = attempt.key().ids(keyed);
         let read = step.read_with(&mut found, core.guard.prepare_attempt_reads(&login.tenant, &ids)?).await?;
-        let rows = ids.with(read);
+        let rows: Vec<_> = ids.into_iter().zip(read).collect();
         let decision = attempt.decide(&rows)?;
         let owner = found.active().filter(may_prove).and(found.user()).filter(|_| decision.below_ceiling);
         let latest = step.latest();

@@ -3,13 +3,14 @@
 use http::StatusCode;
 use serde::Serialize;
 
-use super::key::{PendingTotp, TotpKey};
+use super::{key::TotpKey, settings::Totp};
 use crate::{
     auth::{
         context::RequestContext,
         core::Core,
         factors::{
             credentials::{
+                credential::Strength,
                 row::Credentials,
                 table::{Added, CredentialTable},
             },
@@ -20,7 +21,6 @@ use crate::{
                 pending::PendingEnrolments,
             },
             step::LoginStep,
-            totp::settings::TotpSettings,
         },
         http::{
             answer,
@@ -34,6 +34,7 @@ use crate::{
     session::UserId,
     store::StoreError,
     tenant::Tenant,
+    util::public_id::PublicId,
 };
 
 /// The table of keys that were not confirmed yet.
@@ -64,7 +65,7 @@ pub(crate) async fn serve_totp_change(change: TotpChange, call: &AccountCall<'_>
 async fn begin_totp(call: &AccountCall<'_>) -> EndpointResult {
     let settings = settings(call.cx)?;
     call.vouching(Method::Totp)?;
-    let new = settings.new_key(call.owner(), &call.who.display_name());
+    let new = TotpKey::new(settings, call.owner(), &call.who.display_name());
     let (new, pending) = new.ok_or_else(Problem::unavailable)?;
     pending_keys(call.cx.core).start_enrolment(&call.session().sid(), &pending).await?;
     Ok(answer::json(StatusCode::OK, &new))
@@ -73,17 +74,11 @@ async fn begin_totp(call: &AccountCall<'_>) -> EndpointResult {
 /// Stores the key that was begun in this session, if the user has typed its current code.
 async fn confirm_totp(call: &AccountCall<'_>) -> EndpointResult {
     let typed = call.fields.code.as_ref().ok_or(Problem::invalid("code is missing"))?;
-    let settings = settings(call.cx)?;
+    settings(call.cx)?;
     let vouching = call.vouching(Method::Totp)?;
-    let rows = pending_keys(call.cx.core);
-    let nothing = || Problem::new(Code::NoPendingChallenge, "no authenticator app is being set up in this session");
-    let pending = rows.find(&call.session().sid()).await?.ok_or_else(nothing)?;
-    let vouched = (vouching.strength, call.cx.core.logins.now());
-    let key = pending.value.confirmed(call.owner(), &typed.0, vouched, &settings.seal);
+    let nothing = Problem::new(Code::NoPendingChallenge, "no authenticator app is being set up in this session");
+    let key = confirmed(call.cx, (&call.session().sid(), call.owner()), &typed.0, vouching.strength, nothing).await?;
     let key = key.ok_or(Problem::new(Code::InvalidOtp, "the code is wrong or expired"))?;
-    if !rows.take_found(&call.session().sid(), &pending).await? {
-        return Err(nothing());
-    }
     let shown = answer::json(StatusCode::CREATED, &TotpShown { created_at: key.created_at });
     call.enrol_credential(&key, vouching.is_first, shown).await
 }
@@ -103,12 +98,15 @@ async fn delete_totp(call: &AccountCall<'_>) -> EndpointResult {
 pub(crate) async fn set_up_totp_in_login(mut step: LoginStep<'_>) -> EndpointResult {
     let typed = step.fields.code.take().map(|typed| typed.0);
     let enrolment = Enrolment::of_login_step(&step, Method::Totp).await?;
+    let owner = (&step.login.tenant, enrolment.account.id());
     match typed {
-        Some(typed) => enrolment.finish(confirmed(&enrolment, &typed)).await,
+        Some(typed) => {
+            let nothing = Problem::new(Code::NoPendingChallenge, "no authenticator app is being set up in this login");
+            let (place, strength) = ((&step.login.id, owner), enrolment.strength.clone());
+            enrolment.finish(confirmed(step.cx, place, &typed, strength, step.problem(nothing))).await
+        }
         None => {
-            let owner = (&step.login.tenant, enrolment.account.id());
-            let new =
-                step.cx.core.factors.totp.as_ref().and_then(|it| it.new_key(owner, shown_name(&enrolment.account)));
+            let new = TotpKey::new(settings(step.cx)?, owner, shown_name(&enrolment.account));
             let (new, pending) = new.ok_or_else(Problem::unavailable)?;
             pending_keys(step.cx.core).start_enrolment(&enrolment.step.login.id, &pending).await?;
             Ok(enrolment.begun(new))
@@ -116,26 +114,30 @@ pub(crate) async fn set_up_totp_in_login(mut step: LoginStep<'_>) -> EndpointRes
     }
 }
 
-/// Returns the key that was begun in this login, if this is its current code. It can be used once.
-async fn confirmed(enrolment: &Enrolment<'_, '_>, typed: &str) -> Result<Option<TotpKey>, Problem> {
-    let (step, rows) = (enrolment.step, pending_keys(enrolment.step.cx.core));
-    let owner = (&step.login.tenant, enrolment.account.id());
-    let nothing = || Problem::new(Code::NoPendingChallenge, "no authenticator app is being set up in this login");
-    let pending = rows.find(&enrolment.step.login.id).await?.ok_or_else(|| step.problem(nothing()))?;
-    let vouched = (enrolment.strength.clone(), step.now());
-    let settings = step.cx.core.factors.totp.as_ref();
-    let key = settings.and_then(|it| pending.value.confirmed(owner, typed, vouched, &it.seal));
-    if key.is_some() && !rows.take_found(&enrolment.step.login.id, &pending).await? {
-        return Err(step.problem(nothing()));
+/// Returns the key that was begun in this session or login, if this is its current code. It can be used once. If none was begun,
+/// it returns the problem `nothing`.
+async fn confirmed(
+    cx: &RequestContext<'_>,
+    (place, owner): (&PublicId, (&Tenant, &UserId)),
+    typed: &str,
+    strength: Strength,
+    nothing: Problem,
+) -> Result<Option<TotpKey>, Problem> {
+    let rows = pending_keys(cx.core);
+    let Some(pending) = rows.find(place).await? else { return Err(nothing) };
+    let vouched = (strength, cx.core.logins.now());
+    let key = pending.value.clone().confirm(owner, typed, vouched, &settings(cx)?.seal);
+    match key.is_none() || rows.take_found(place, &pending).await? {
+        true => Ok(key),
+        false => Err(nothing),
     }
-    Ok(key)
 }
 
-fn pending_keys(core: &Core) -> PendingEnrolments<PendingTotp> {
+fn pending_keys(core: &Core) -> PendingEnrolments<TotpKey> {
     PendingEnrolments::of_table(core, PENDING)
 }
 
-fn settings<'c>(cx: &RequestContext<'c>) -> Result<&'c TotpSettings, Problem> {
+fn settings<'c>(cx: &RequestContext<'c>) -> Result<&'c Totp, Problem> {
     let settings = cx.core.factors.totp.as_ref();
     settings.ok_or(Problem::new(Code::NotFound, "authenticator apps are not enabled here"))
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::qr;
+use super::{qr, settings::Totp};
 use crate::{
     auth::factors::credentials::credential::{Credential, Strength, enrolment_mark},
     login::Keyed,
@@ -19,24 +19,24 @@ use crate::{
 /// How long a code is shown. All apps use this time, and many ignore another one.
 const STEP_SECONDS: u64 = 30;
 
-/// The key that an authenticator app shares with this service.
+/// The key that an authenticator app shares with this service. It belongs to the user and the tenant that it was made for.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TotpKey {
     /// A random id, which marks the proofs by this key.
     #[serde(with = "crate::util::text")]
     pub(crate) enrolment: PublicId,
-    pub(crate) secret: Sealed,
-    pub(crate) kind: TotpKind,
+    secret: Sealed,
+    kind: TotpKind,
     /// The time step of the last accepted code. No code of this step or an earlier one is accepted any more.
-    pub(crate) last_step: u64,
+    last_step: u64,
     pub(crate) created_at: u64,
     pub(crate) strength: Strength,
 }
 
-/// How the codes of an app are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TotpKind {
-    pub(crate) digits: u8,
+/// How the codes of an app are made, as it is stored.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct TotpKind {
+    digits: u8,
 }
 
 /// A new key, in the form that the user's app reads. It is shown once.
@@ -50,91 +50,39 @@ pub(crate) struct NewTotp {
     pub(crate) qr_svg: Zeroizing<String>,
 }
 
-/// A key that the user has not confirmed with a code yet. It belongs to the user and the tenant that it was made for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct PendingTotp {
-    secret: Sealed,
-    kind: TotpKind,
-}
-
-impl TotpKind {
-    /// Creates a key. `service` and `account` are the names that the app shows. Returns `None` if the seal fails.
-    pub(crate) fn new_key(
-        self,
-        owner: (&Tenant, &UserId),
-        (service, account): (&str, &str),
-        seal: &Seal,
-    ) -> Option<(NewTotp, PendingTotp)> {
+impl TotpKey {
+    /// Creates a key. It counts once the user has [confirmed](Self::confirm) it. `account` is the name that the app shows.
+    /// Returns `None` if the seal fails.
+    pub(crate) fn new(settings: &Totp, owner: (&Tenant, &UserId), account: &str) -> Option<(NewTotp, Self)> {
         // as long as the hash, as RFC 4226 recommends
         let mut secret = Zeroizing::new([0; 20]);
         getrandom::fill(&mut *secret).ok()?;
         let shown = Zeroizing::new(base32(&*secret));
-        let uri = Zeroizing::new(self.uri(&shown, service, account));
+        let uri = Zeroizing::new(uri(&shown, settings, account));
         let new = NewTotp { qr_svg: Zeroizing::new(qr::svg(&uri)?), secret: shown, uri };
-        Some((new, PendingTotp { secret: seal.close(&name(owner), &*secret)?, kind: self }))
+        let secret = settings.seal.close(&name(owner), &*secret)?;
+        let (enrolment, strength) = (PublicId::random(), Strength::NONE.clone());
+        let kind = TotpKind { digits: settings.digits };
+        Some((new, Self { enrolment, secret, kind, last_step: 0, created_at: 0, strength }))
     }
 
-    fn uri(self, secret: &str, service: &str, account: &str) -> String {
-        // a colon separates the names
-        let [service, account] = [service, account].map(|name| encode_form_value(&name.replace(':', " ")));
-        let digits = self.digits;
-        format!(
-            "otpauth://totp/{service}:{account}?secret={secret}&issuer={service}&algorithm=SHA1&digits={digits}\
-             &period={STEP_SECONDS}"
-        )
-    }
-
-    /// Returns the code of a time step. It is made with SHA-1, because many apps ignore another setting and show wrong codes.
-    fn code(self, secret: &[u8], step: u64) -> Zeroizing<String> {
-        let key = hmac::Key::new(HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret);
-        let tag = hmac::sign(&key, &step.to_be_bytes());
-        let offset = usize::from(tag.as_ref().last().copied().unwrap_or_default() & 0x0f);
-        // the default is never used: a tag has 20 bytes
-        let part = tag.as_ref().get(offset..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
-        let number = u32::from_be_bytes(part) & 0x7fff_ffff;
-        let number = u64::from(number) % 10_u64.pow(self.digits.into());
-        Zeroizing::new(format!("{number:0width$}", width = usize::from(self.digits)))
-    }
-
-    /// Returns the time step of a code that is valid now, in constant time. The clock of the device may be one step off.
-    ///
-    /// If several steps have the same code, it is the last one, so that the code can't be used again.
-    fn step_of(self, secret: &[u8], typed: &str, now: UnixTime) -> Option<u64> {
-        let current = now.as_secs() / STEP_SECONDS;
-        [current.saturating_sub(1), current, current + 1].into_iter().fold(None, |found, step| {
-            let is_same = bool::from(self.code(secret, step).as_bytes().ct_eq(typed.as_bytes()));
-            if is_same { Some(step) } else { found }
-        })
-    }
-}
-
-impl PendingTotp {
     /// Returns the key to store if the user has typed its current code, which is used up by that.
-    pub(crate) fn confirmed(
-        &self,
+    pub(crate) fn confirm(
+        self,
         owner: (&Tenant, &UserId),
         typed: &str,
         (strength, now): (Strength, UnixTime),
         seal: &Seal,
-    ) -> Option<TotpKey> {
+    ) -> Option<Self> {
         let secret = seal.open(&name(owner), &self.secret)?;
-        let last_step = self.kind.step_of(&secret, &digits_of(typed), now)?;
-        Some(TotpKey {
-            enrolment: PublicId::random(),
-            secret: self.secret.clone(),
-            kind: self.kind,
-            last_step,
-            created_at: now.as_secs(),
-            strength,
-        })
+        let last_step = self.step_of(&secret, &digits_of(typed), now)?;
+        Some(Self { last_step, created_at: now.as_secs(), strength, ..self })
     }
-}
 
-impl TotpKey {
     /// Uses up a code. Returns whether it is right and was not used before.
     pub(crate) fn accept(&mut self, owner: (&Tenant, &UserId), typed: &str, now: UnixTime, seal: &Seal) -> bool {
         let Some(secret) = seal.open(&name(owner), &self.secret) else { return false };
-        match self.kind.step_of(&secret, &digits_of(typed), now) {
+        match self.step_of(&secret, &digits_of(typed), now) {
             Some(step) if step > self.last_step => {
                 self.last_step = step;
                 seal.renew(&name(owner), &mut self.secret);
@@ -143,6 +91,40 @@ impl TotpKey {
             _ => false,
         }
     }
+
+    /// Returns the time step of a code that is valid now, in constant time. The clock of the device may be one step off.
+    ///
+    /// If several steps have the same code, it is the last one, so that the code can't be used again.
+    fn step_of(&self, secret: &[u8], typed: &str, now: UnixTime) -> Option<u64> {
+        let current = now.as_secs() / STEP_SECONDS;
+        [current.saturating_sub(1), current, current + 1].into_iter().fold(None, |found, step| {
+            let is_same = bool::from(code(self.kind.digits, secret, step).as_bytes().ct_eq(typed.as_bytes()));
+            if is_same { Some(step) } else { found }
+        })
+    }
+}
+
+/// Returns the code of a time step. It is made with SHA-1, because many apps ignore another setting and show wrong codes.
+fn code(digits: u8, secret: &[u8], step: u64) -> Zeroizing<String> {
+    let key = hmac::Key::new(HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret);
+    let tag = hmac::sign(&key, &step.to_be_bytes());
+    let offset = usize::from(tag.as_ref().last().copied().unwrap_or_default() & 0x0f);
+    // the default is never used: a tag has 20 bytes
+    let part = tag.as_ref().get(offset..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
+    let number = u32::from_be_bytes(part) & 0x7fff_ffff;
+    let number = u64::from(number) % 10_u64.pow(digits.into());
+    Zeroizing::new(format!("{number:0width$}", width = usize::from(digits)))
+}
+
+fn uri(secret: &str, settings: &Totp, account: &str) -> String {
+    let service = settings.name.as_deref().unwrap_or_default();
+    // a colon separates the names
+    let [service, account] = [service, account].map(|name| encode_form_value(&name.replace(':', " ")));
+    let digits = settings.digits;
+    format!(
+        "otpauth://totp/{service}:{account}?secret={secret}&issuer={service}&algorithm=SHA1&digits={digits}\
+         &period={STEP_SECONDS}"
+    )
 }
 
 impl Credential for TotpKey {
@@ -181,8 +163,13 @@ mod tests {
     use super::*;
     use crate::util::secret::Secret;
 
-    const EIGHT: TotpKind = TotpKind { digits: 8 };
     const SECRET: &[u8] = b"12345678901234567890";
+
+    /// Returns a key of eight digits that is not confirmed.
+    fn pending(owner: (&Tenant, &UserId), seal: &Seal) -> TotpKey {
+        let secret = seal.close(&name(owner), SECRET).unwrap();
+        TotpKey { secret, ..TotpKey::new(&Totp::new().digits(8), owner, "ada").unwrap().1 }
+    }
 
     fn unix_seconds(seconds: u64) -> UnixTime {
         UnixTime::from_secs(seconds)
@@ -191,7 +178,7 @@ mod tests {
     #[test]
     fn c124_the_codes_are_those_of_the_rfcs() {
         // RFC 6238, appendix B
-        for (seconds, code) in [
+        for (seconds, expected) in [
             (59, "94287082"),
             (1_111_111_109, "07081804"),
             (1_111_111_111, "14050471"),
@@ -199,12 +186,11 @@ mod tests {
             (2_000_000_000, "69279037"),
             (20_000_000_000, "65353130"),
         ] {
-            assert_eq!(*EIGHT.code(SECRET, seconds / 30), *code, "{seconds}");
+            assert_eq!(*code(8, SECRET, seconds / 30), *expected, "{seconds}");
         }
         // RFC 4226, appendix D
-        let six = TotpKind { digits: 6 };
-        for (counter, code) in ["755224", "287082", "359152", "969429", "338314", "254676"].iter().enumerate() {
-            assert_eq!(*six.code(SECRET, counter as u64), *code);
+        for (counter, expected) in ["755224", "287082", "359152", "969429", "338314", "254676"].iter().enumerate() {
+            assert_eq!(*code(6, SECRET, counter as u64), **expected);
         }
     }
 
@@ -212,12 +198,12 @@ mod tests {
     fn c124_a_code_is_accepted_once_and_within_one_step() {
         let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
         let (owner, seal) = ((&tenant, &user), Seal::new(&Secret::generate()));
-        let pending = PendingTotp { secret: seal.close(&name(owner), SECRET).unwrap(), kind: EIGHT };
+        let pending = pending(owner, &seal);
         let confirm = |typed: &str, seconds| {
-            pending.confirmed(owner, typed, (Strength::FULL.clone(), unix_seconds(seconds)), &seal)
+            pending.clone().confirm(owner, typed, (Strength::FULL.clone(), unix_seconds(seconds)), &seal)
         };
         // the code of the step from 1_111_111_080 to 1_111_111_109
-        let code = "07081804";
+        let first = "07081804";
         for (seconds, is_valid) in [
             (1_111_111_049, false),
             (1_111_111_050, true),
@@ -225,7 +211,7 @@ mod tests {
             (1_111_111_139, true),
             (1_111_111_140, false),
         ] {
-            assert_eq!(confirm(code, seconds).is_some(), is_valid, "{seconds}");
+            assert_eq!(confirm(first, seconds).is_some(), is_valid, "{seconds}");
         }
         for wrong in ["", "0708180", "070818040", "7081804", "07081805", "０7081804", "0708-1804"] {
             assert!(confirm(wrong, 1_111_111_109).is_none(), "{wrong:?}");
@@ -233,9 +219,9 @@ mod tests {
         let mut key = confirm("0708 1804", 1_111_111_109).unwrap();
         assert_eq!((key.last_step, key.created_at, &key.strength), (37_037_036, 1_111_111_109, Strength::FULL));
         // the code of the enrolment and older ones are used up
-        assert!(!key.accept(owner, code, unix_seconds(1_111_111_109), &seal));
-        let next = EIGHT.code(SECRET, 37_037_037);
-        let older = EIGHT.code(SECRET, 37_037_035);
+        assert!(!key.accept(owner, first, unix_seconds(1_111_111_109), &seal));
+        let next = code(8, SECRET, 37_037_037);
+        let older = code(8, SECRET, 37_037_035);
         assert!(!key.accept(owner, &older, unix_seconds(1_111_111_109), &seal));
         assert!(key.clone().accept(owner, &next, unix_seconds(1_111_111_109), &seal));
         // a secret that was copied to another user, or whose seal is lost, accepts nothing
@@ -253,12 +239,11 @@ mod tests {
         let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
         let (owner, old, new) = ((&tenant, &user), Secret::generate(), Secret::generate());
         let (was, is, both) = (Seal::new(&old), Seal::new(&new), Seal::new(&new).with_older(&old));
-        let pending = PendingTotp { secret: was.close(&name(owner), SECRET).unwrap(), kind: EIGHT };
-        let first = EIGHT.code(SECRET, 100);
-        let mut key = pending.confirmed(owner, &first, (Strength::FULL.clone(), unix_seconds(3_000)), &was).unwrap();
-        let mut uses = |step: u64, seal: &Seal| {
-            key.accept(owner, &EIGHT.code(SECRET, step), unix_seconds(step * STEP_SECONDS), seal)
-        };
+        let first = code(8, SECRET, 100);
+        let mut key =
+            pending(owner, &was).confirm(owner, &first, (Strength::FULL.clone(), unix_seconds(3_000)), &was).unwrap();
+        let mut uses =
+            |step: u64, seal: &Seal| key.accept(owner, &code(8, SECRET, step), unix_seconds(step * STEP_SECONDS), seal);
         assert!(!uses(101, &is) && uses(101, &both) && uses(102, &is) && !uses(103, &was));
     }
 
@@ -266,11 +251,9 @@ mod tests {
     fn c124_a_new_key_is_sealed_and_fits_what_the_app_reads() {
         let (tenant, user) = (Tenant::parse("acme").unwrap(), UserId::parse("u-ada").unwrap());
         let (owner, seal) = ((&tenant, &user), Seal::new(&Secret::generate()));
-        for (kind, tail) in [
-            (TotpKind { digits: 6 }, "&algorithm=SHA1&digits=6&period=30"),
-            (EIGHT, "&algorithm=SHA1&digits=8&period=30"),
-        ] {
-            let (new, pending) = kind.new_key(owner, ("Exa: mple", "ada@example.com"), &seal).unwrap();
+        for (digits, tail) in [(6, "&algorithm=SHA1&digits=6&period=30"), (8, "&algorithm=SHA1&digits=8&period=30")] {
+            let settings = Totp { seal: seal.clone(), ..Totp::new().name("Exa: mple").digits(digits) };
+            let (new, pending) = TotpKey::new(&settings, owner, "ada@example.com").unwrap();
             assert_eq!(new.secret.len(), 32);
             let shown = &*new.secret;
             let uri =
@@ -281,7 +264,7 @@ mod tests {
             let secret = seal.open(&name(owner), &pending.secret).unwrap();
             assert_eq!(base32(&secret), *new.secret);
             assert!(!stored.contains(&*new.secret) && stored.contains("nonce"), "{stored}");
-            assert_ne!(*kind.new_key(owner, ("x", "y"), &seal).unwrap().0.secret, *new.secret);
+            assert_ne!(*TotpKey::new(&settings, owner, "y").unwrap().0.secret, *new.secret);
         }
     }
 

@@ -1,10 +1,7 @@
 //! The settings of authenticator apps.
 
-use super::key::{NewTotp, PendingTotp, TotpKind};
 use crate::{
-    session::UserId,
     support::seal::Seal,
-    tenant::Tenant,
     util::{builder::setters, error::ConfigError, secret::Secret},
 };
 
@@ -28,9 +25,10 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Totp {
-    name: Option<String>,
-    kind: TotpKind,
-    seal: Seal,
+    /// Set once the settings are complete.
+    pub(super) name: Option<String>,
+    pub(super) digits: u8,
+    pub(super) seal: Seal,
 }
 
 impl Totp {
@@ -39,7 +37,7 @@ impl Totp {
 
     /// Creates the default settings.
     pub fn new() -> Self {
-        Self { name: None, kind: TotpKind { digits: 6 }, seal: Seal::default() }
+        Self { name: None, digits: 6, seal: Seal::default() }
     }
 
     setters! {
@@ -47,7 +45,7 @@ impl Totp {
         pub fn name(name: &str) { name: Some(name.to_owned()) }
 
         /// Sets the number of digits of codes, for new keys: 6 or 8. Some apps show six anyway.
-        pub fn digits(digits: u8) { kind.digits: digits }
+        pub fn digits(digits: u8) { digits: digits }
     }
 
     /// Encrypts the keys of apps in the store with this secret, which all nodes must share. Without a seal, anyone with
@@ -65,36 +63,20 @@ impl Totp {
     }
 
     /// Returns the settings, with these defaults.
-    pub(crate) fn complete(self, host: &str, seal: &Seal, is_persistent: bool) -> Result<TotpSettings, ConfigError> {
+    pub(crate) fn complete(self, host: &str, seal: &Seal, is_persistent: bool) -> Result<Self, ConfigError> {
         let name = self.name.unwrap_or_else(|| host.to_owned());
         if name.is_empty() || name.len() > Self::MAX_NAME || name.chars().any(char::is_control) {
             return Err(ConfigError::new("totp name", name, "must have 1 to 64 bytes without control characters"));
         }
-        ConfigError::refuse_if(!matches!(self.kind.digits, 6 | 8), "totp digits", self.kind.digits, "must be 6 or 8")?;
+        ConfigError::refuse_if(!matches!(self.digits, 6 | 8), "totp digits", self.digits, "must be 6 or 8")?;
         let seal = self.seal.or(seal);
         let reason = "must be set for a persistent store, because a copy of the store could make codes otherwise";
         ConfigError::refuse_if(is_persistent && seal.is_open(), "totp seal", "", reason)?;
-        Ok(TotpSettings { name, kind: self.kind, seal })
+        Ok(Self { name: Some(name), digits: self.digits, seal })
     }
 }
 
 crate::util::builder::default_by_new!(Totp);
-
-/// Complete settings of authenticator apps.
-#[derive(Debug)]
-pub(crate) struct TotpSettings {
-    pub(crate) name: String,
-    pub(crate) kind: TotpKind,
-    pub(crate) seal: Seal,
-}
-
-impl TotpSettings {
-    /// Creates a key for an app. Nothing is stored: the caller keeps the pending key until the user confirms it.
-    /// `account` is the name that the app shows.
-    pub(crate) fn new_key(&self, owner: (&Tenant, &UserId), account: &str) -> Option<(NewTotp, PendingTotp)> {
-        self.kind.new_key(owner, (&self.name, account), &self.seal)
-    }
-}
 
 #[cfg(test)]
 mod tests {

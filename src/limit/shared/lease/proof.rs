@@ -147,6 +147,7 @@ fn plans() -> Vec<Plan> {
     let plans = plans.into_iter().chain([
         Plan::from(Quota::smooth(20, second, 20).unwrap()),
         Plan::from(Quota::smooth(10, second, 20).unwrap()),
+        Plan::from(Quota::smooth(3_001, second, 20).unwrap()),
         Plan::new([named(Quota::smooth(40, second, 20).unwrap(), "pace"), named(fixed(30), "calendar")]).unwrap(),
     ]);
     plans.into_iter().collect()

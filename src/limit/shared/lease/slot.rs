@@ -211,8 +211,11 @@ impl<T: Clone> Slot<T> {
     /// Takes the reply to a call, and returns the step of the request that has sent it, or `None` if there is no reply.
     pub(super) fn replied(&mut self, call: &LeaseCall, reply: LeaseReply<T>) -> (Option<LeaseStep<T>>, Unused<T>) {
         let is_current = self.call.as_ref().is_some_and(|(number, _)| *number == call.number);
+        let mut waiting = 0;
         if is_current {
             self.call = None;
+            // after a refusal or a failure, nobody waits for units
+            waiting = std::mem::take(&mut self.waiting);
         }
         let (step, unused) = match reply {
             LeaseReply::Granted { granted, lifetime, terms } => {
@@ -222,7 +225,7 @@ impl<T: Clone> Slot<T> {
                 let admission = Admission { lease: number, left, terms: terms.clone() };
                 let lease = Lease { number, sent: call.sent, lasts, granted, left, requests: 1, terms };
                 let unused = if is_current {
-                    self.waiting = self.waiting.saturating_sub(left);
+                    self.waiting = waiting.saturating_sub(left);
                     self.lease.replace(lease).and_then(Lease::rest)
                 } else {
                     lease.rest()

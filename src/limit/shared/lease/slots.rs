@@ -155,6 +155,7 @@ impl<K: Clone + Eq + Hash, T: Clone> LeaseSlots<K, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::util::clock::Moment;
 
     #[tokio::test]
     async fn those_who_wait_learn_whether_there_was_a_reply() {
@@ -170,6 +171,24 @@ mod tests {
                 let LeaseStep::Wait(end) = step else { panic!("a call is under way") };
                 assert_eq!(end.wait_for_reply().await, has_reply);
             }
+        }
+    }
+
+    #[test]
+    fn requests_that_waited_for_a_refusal_or_a_failure_make_no_lease_larger() {
+        let lifetime = Duration::from_secs(1);
+        let wish = LeaseWish { units: 1, plan: 1, lifetime };
+        for reply in [LeaseReply::Failed, LeaseReply::Refused { wait: lifetime, terms: () }] {
+            let mut slots = LeaseSlots::new(100, lifetime, 1);
+            let (now, steady) = (ClockReading::default(), Moment::default() + lifetime);
+            let LeaseStep::Call(call) = slots.request(&"acme", wish, now) else { panic!("nothing is held") };
+            for _ in 0..50 {
+                assert!(matches!(slots.request(&"acme", wish, now), LeaseStep::Wait(_)));
+            }
+            slots.replied(&"acme", &call, reply);
+            let later = ClockReading { steady, ..now };
+            let LeaseStep::Call(call) = slots.request(&"acme", wish, later) else { panic!("nothing holds any more") };
+            assert_eq!(call.most, 1);
         }
     }
 }

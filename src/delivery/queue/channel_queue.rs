@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The jobs of one channel. Workers exist only while there are jobs.
-pub(super) struct Lane {
+pub(super) struct ChannelQueue {
     sender: AnySender,
     state: Mutex<State>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Pushed {
     pub(super) is_taken: bool,
 }
 
-impl Lane {
+impl ChannelQueue {
     pub(super) fn new(sender: AnySender) -> Self {
         Self { sender, state: Mutex::default() }
     }
@@ -82,7 +82,7 @@ impl Lane {
         state.jobs.push(tenant, job);
         let starts = state.workers < settings.workers;
         state.workers += usize::from(starts);
-        let slot = starts.then(|| WorkerSlot { lane: Arc::clone(self), taken: true });
+        let slot = starts.then(|| WorkerSlot { queue: Arc::clone(self), taken: true });
         Pushed { slot, refused, is_taken: true }
     }
 
@@ -106,15 +106,15 @@ impl Lane {
 
 /// A running worker. Releases its place when it is dropped, even if the runtime shuts down.
 pub(super) struct WorkerSlot {
-    lane: Arc<Lane>,
+    queue: Arc<ChannelQueue>,
     taken: bool,
 }
 
 impl WorkerSlot {
-    /// Returns the next job. If the lane is empty, releases the place under the same lock, so that
+    /// Returns the next job. If the queue is empty, releases the place under the same lock, so that
     /// the next push starts a worker.
     fn next(&mut self) -> Option<Job> {
-        let mut state = lock(&self.lane.state);
+        let mut state = lock(&self.queue.state);
         let job = state.jobs.pop();
         match &job {
             Some(job) => state.notices -= usize::from(job.is_notice()),
@@ -130,7 +130,7 @@ impl WorkerSlot {
 impl Drop for WorkerSlot {
     fn drop(&mut self) {
         if self.taken {
-            lock(&self.lane.state).workers -= 1;
+            lock(&self.queue.state).workers -= 1;
         }
     }
 }
@@ -139,19 +139,19 @@ impl Drop for WorkerSlot {
 pub(super) async fn work(mut slot: WorkerSlot, settings: Arc<Settings>, mut alive: watch::Receiver<()>) {
     let mut overslept = Duration::ZERO;
     while let Some(Job { message, is_decoy }) = slot.next() {
-        let lane = Arc::clone(&slot.lane);
+        let queue = Arc::clone(&slot.queue);
         if is_decoy {
-            overslept = keep_place(&lane, &message, &settings, &mut alive, overslept).await;
+            overslept = keep_place(&queue, &message, &settings, &mut alive, overslept).await;
         } else {
             let (began, is_timely) = (Instant::now(), remaining_validity(&message, &settings).is_some());
             let mut pending = Pending { settings: &settings, message: &message, outcome: None };
-            let outcome = deliver(&lane.sender, &message, &settings, &mut alive).await;
+            let outcome = deliver(&queue.sender, &message, &settings, &mut alive).await;
             pending.outcome = Some(outcome);
             if message.link().is_some() && outcome == Err(Undelivered::Refused) {
                 // a sender may refuse all links at once, which would show whose place this is
-                keep_place(&lane, &message, &settings, &mut alive, began.elapsed()).await;
+                keep_place(&queue, &message, &settings, &mut alive, began.elapsed()).await;
             } else if is_timely && outcome != Err(Undelivered::Stopped) {
-                lock(&lane.state).recent.note(began.elapsed());
+                lock(&queue.state).recent.note(began.elapsed());
             }
         }
         // a message and a decoy take one step each, so that others can run in between
@@ -162,7 +162,7 @@ pub(super) async fn work(mut slot: WorkerSlot, settings: Arc<Settings>, mut aliv
 /// Waits as long as a message would take. Timers are late by up to a few milliseconds, so decoys before this one have
 /// `overslept`, which it makes up for. Returns by how much they have then.
 async fn keep_place(
-    lane: &Lane,
+    queue: &ChannelQueue,
     decoy: &Message,
     settings: &Settings,
     alive: &mut watch::Receiver<()>,
@@ -172,7 +172,7 @@ async fn keep_place(
     let (Some(left), true) = (remaining_validity(decoy, settings), alive.has_changed().is_ok()) else {
         return overslept;
     };
-    let time = lock(&lane.state).recent.draw(jitter()).min(left);
+    let time = lock(&queue.state).recent.draw(jitter()).min(left);
     let Some(wait) = time.checked_sub(overslept).filter(|wait| !wait.is_zero()) else { return overslept - time };
     let began = Instant::now();
     let _stopped = timeout(wait, alive.changed()).await;
@@ -226,12 +226,12 @@ mod tests {
 
     #[test]
     fn notices_leave_half_of_the_room_to_codes_and_decoys_count_as_codes() {
-        let lane = Arc::new(Lane::new(Outbox::new().into()));
+        let queue = Arc::new(ChannelQueue::new(Outbox::new().into()));
         let settings = Settings { capacity: 4, ..Settings::default() };
         let notice = notice("acme");
         let mut slots = Vec::new();
         let mut push = |job: Job| {
-            let pushed = lane.push(job, &settings);
+            let pushed = queue.push(job, &settings);
             slots.extend(pushed.slot);
             pushed.is_taken
         };
@@ -243,11 +243,11 @@ mod tests {
 
     #[test]
     fn b02_waiting_decoys_of_other_tenants_suppress_no_notice() {
-        let lane = Arc::new(Lane::new(Outbox::new().into()));
+        let queue = Arc::new(ChannelQueue::new(Outbox::new().into()));
         let settings = Settings { capacity: 4, ..Settings::default() };
         let mut slots = Vec::new();
         let mut push = |job: Job| {
-            let pushed = lane.push(job, &settings);
+            let pushed = queue.push(job, &settings);
             slots.extend(pushed.slot);
             pushed.is_taken
         };
@@ -260,11 +260,11 @@ mod tests {
 
     #[test]
     fn b02_a_full_channel_has_room_for_a_tenant_with_fewer_jobs() {
-        let lane = Arc::new(Lane::new(Outbox::new().into()));
+        let queue = Arc::new(ChannelQueue::new(Outbox::new().into()));
         let settings = Settings { capacity: 4, ..Settings::default() };
         let mut slots = Vec::new();
         let mut push = |job: Job| {
-            let pushed = lane.push(job, &settings);
+            let pushed = queue.push(job, &settings);
             slots.extend(pushed.slot);
             (pushed.is_taken, pushed.refused.map(|job| job.message.tenant().to_string()))
         };
@@ -277,7 +277,7 @@ mod tests {
         // both have two now
         assert_eq!(push(code()), (false, from_acme));
         assert_eq!(push(of_tenant("globex")), (false, Some("globex".to_owned())));
-        assert_eq!(lane.waiting(), 4);
+        assert_eq!(queue.waiting(), 4);
     }
 
     struct OnlyCodes;
@@ -294,7 +294,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn c133_a_link_that_is_refused_at_once_keeps_its_place_as_long_as_a_code() {
-        let lane = Arc::new(Lane::new(OnlyCodes.into()));
+        let queue = Arc::new(ChannelQueue::new(OnlyCodes.into()));
         let (settings, (_running, alive)) = (Arc::new(Settings::default()), watch::channel(()));
         let link = Link::new(LinkKind::Invitation, "https://auth.example/sign-up#invitation=x");
         let to = "ada@example.com";
@@ -303,7 +303,7 @@ mod tests {
         let sent = Job { message: Message::new(Channel::Email, tenant, to, "123456", until), is_decoy: false };
         let refused = Job { message, is_decoy: false };
         let run = async |job: &Job| {
-            let slot = lane.push(job.clone(), &settings).slot.unwrap();
+            let slot = queue.push(job.clone(), &settings).slot.unwrap();
             let began = Instant::now();
             work(slot, Arc::clone(&settings), alive.clone()).await;
             began.elapsed().as_millis()
@@ -319,9 +319,9 @@ mod tests {
 
     #[test]
     fn a_push_after_a_worker_ran_dry_starts_another() {
-        let lane = Arc::new(Lane::new(Outbox::new().into()));
+        let queue = Arc::new(ChannelQueue::new(Outbox::new().into()));
         let settings = Settings { workers: 1, ..Settings::default() };
-        let starts_one = || lane.push(code(), &settings).slot;
+        let starts_one = || queue.push(code(), &settings).slot;
         let mut first = starts_one().unwrap();
         assert!(starts_one().is_none());
         assert!(first.next().is_some() && first.next().is_some() && first.next().is_none());
