@@ -215,6 +215,20 @@ async fn b10_another_user_who_signs_in_instead_continues_nothing() {
 }
 
 #[tokio::test]
+async fn b10_a_sign_in_for_something_else_does_not_speak_of_a_change_that_was_abandoned() {
+    let Some(mut site) = Site::new("account-abandoned").await else { return };
+    sign_in_by_password(&mut site).await;
+    site.press_button("totp-begin").await;
+    site.until("shown('choose') && idle()").await;
+    assert_eq!(site.texts("#user").await, ["Signed in as ada. Please confirm this change."]);
+    site.world.advance(6 * 60);
+    site.browser.open(&format!("{}/sign-in?return_to=%2F&max_age=299&steps=2", site.origin)).await;
+    site.until("shown('choose') && idle()").await;
+    assert_eq!(site.texts("#user, #ways-out button").await, ["Signed in as ada.", "Use another account"]);
+    assert_eq!(site.ask("Object.keys(sessionStorage).filter((key) => key.startsWith('account ')).length").await, 0);
+}
+
+#[tokio::test]
 async fn b10_a_choice_of_one_is_skipped() {
     let Some(mut site) = Site::new("account-one-contact").await else { return };
     let (acme, ada) = ("acme".parse().unwrap(), "u-ada".parse().unwrap());

@@ -63,7 +63,7 @@ async fn c134_users_decide_about_a_third_party_client_and_take_its_access_away_a
     site.until(IS_QUESTION).await;
     assert_eq!(
         site.texts("h1, #user").await,
-        ["Allow Partner Books access to your account?", "You are signed in as ada."]
+        ["Allow Partner Books access to your account?", "You are signed in as ada. Use another account"]
     );
     assert_eq!(
         site.texts("li").await,

@@ -36,7 +36,11 @@ async fn account(State(users): State<AccountTable>, session: Session) -> Respons
     let Ok(account) = users.by_id(session.tenant(), session.user()).await else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
-    let name = account.as_ref().and_then(|account| account.display_name()).unwrap_or(session.user().as_str());
+    let name = account.as_ref().and_then(|account| {
+        // a new account has no name yet
+        account.display_name().or_else(|| account.contacts().next().map(|(contact, _)| contact.as_str()))
+    });
+    let name = name.unwrap_or(session.user().as_str());
     let proofs: Vec<_> = session.amr().filter_map(proof).collect();
     page(&format!(
         r#"<section class="card">

@@ -60,7 +60,7 @@ pub(crate) async fn start(origin: &str, port: u16) -> Result<String, Box<dyn Err
     let client = Client::new(CLIENT, tenant)?
         .insecure_localhost(&format!("{origin}/authentication/sso/{NAME}/callback"))?
         .scopes("openid profile email")?
-        .name("the demo")?;
+        .name("Demo")?;
     let auth = AuthService::builder(&issuer, store)
         .clients(ClientTable::new([client])?)
         .users(users)

@@ -185,7 +185,11 @@ async fn serve_path(
         Route::AuthorizeForm => in_box(|| endpoint::by_form(request, body)).await,
         Route::Consent => in_box(|| endpoint::decide_about_client(request, body)).await,
         Route::StartPage => in_box(|| login_page::login_page(request)).await,
-        Route::Script | Route::Style | Route::Logo | Route::OpenApi | Route::AccountScript => {
+        Route::Script | Route::Style | Route::Logo | Route::AccountScript => {
+            let cx = request.charge_page_part().await?;
+            Ok(page::asset(&cx.core.pages, route))
+        }
+        Route::OpenApi => {
             let cx = request.charge_asset().await?;
             Ok(page::asset(&cx.core.pages, route))
         }

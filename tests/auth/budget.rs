@@ -194,6 +194,27 @@ async fn requests_without_a_tenant_are_charged_to_the_address() {
 }
 
 #[tokio::test]
+async fn a_page_that_asks_people_to_wait_has_its_style_and_pages_of_tenants_their_script() {
+    let (world, _) = world(3).await;
+    let mut browser = world.browser();
+    let mut answers = async |paths: [&'static str; 4]| {
+        let mut found = Vec::new();
+        for path in paths {
+            let request = Request::get(path).header("accept", "text/html");
+            found.push(browser.send(request, "").await.status.as_u16());
+        }
+        found
+    };
+    assert_eq!(answers(["/nothing"; 4]).await, [404, 404, 404, 429]);
+    let [style, script] = ["/authentication/page.css", "/authentication/page.js"];
+    // they are limited, too
+    assert_eq!(answers([style, script, style, style]).await, [200, 200, 200, 429]);
+    world.advance(60);
+    assert_eq!(answers([style; 4]).await, [200, 200, 200, 429]);
+    assert_eq!(answers(["/nothing"; 4]).await, [404, 404, 404, 429]);
+}
+
+#[tokio::test]
 async fn one_address_can_spend_only_its_share_of_the_budget() {
     let clock = ManualClock::new();
     let limiter = Limiter::builder(Plans::new(Quota::per_minute(100).unwrap())).clock(clock.clone()).build().unwrap();

@@ -34,6 +34,7 @@ fn with_partners() -> ClientTable {
         partner("partner").name("Partner & Co").unwrap(),
         partner("other-partner"),
         partner("quick").single_sign_on(),
+        partner("local").single_sign_on().redirect_uri("http://127.0.0.1/callback").unwrap(),
         partner("buyer").audience("https://invoices.example").unwrap().resource("https://orders.example").unwrap(),
         partner("strict").single_sign_on().policy(Policy::any(2).unwrap()),
         app.scopes("openid").unwrap().third_party(),
@@ -490,6 +491,27 @@ async fn c134_a_target_that_no_policy_can_name_gets_a_link() {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.text.contains(r#"<a href="http://[::1]:9/callback?code="#), "{}", answer.text);
     assert!(browser.cookies.keys().any(|name| name.starts_with("__Host-session_")));
+}
+
+#[tokio::test]
+async fn c134_a_signed_in_user_is_asked_once_about_a_program_on_the_device() {
+    let world = world().await;
+    let mut browser = world.browser();
+    browser.log_in("web", ADA).await;
+    browser.authorize("web").await;
+    let [asked, other] = ["xyz", "abc"].map(|state| {
+        let more = [("redirect_uri", "http://127.0.0.1:9/callback"), ("state", state)];
+        Asked { query: query_of(&with(crate::world::parameters("local"), &more)), verifier: String::new() }
+    });
+    let page = asked.open(&mut browser).await;
+    let login_page = format!("/authentication/start?{}", asked.query);
+    assert!(page.text.contains(&format!(r#"<a href="{}">"#, login_page.replace('&', "&amp;"))), "{page:?}");
+    assert!(decide(&mut browser, &page, "allow").await.redirected("code").is_some());
+    // then the login page asks before each silent code, and the answer to one request confirms no other
+    let next = other.open(&mut browser).await;
+    assert!(next.header("location").starts_with("/authentication/start?"), "{next:?}");
+    let next = send(&mut browser, &other.query, &field(&page, "ticket"), "allow").await;
+    assert!(next.header("location").starts_with("/authentication/start?"), "{next:?}");
 }
 
 #[tokio::test]

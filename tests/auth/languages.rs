@@ -183,7 +183,7 @@ async fn errors_a_sign_out_and_the_account_link_to_the_home_of_the_application()
     let home = "https://acme.example/?a=1&amp;b=&#39;";
     browser.log_in("web", ADA).await;
     browser.authorize("web").await;
-    for target in ["/account/security", "/authorize", "/nothing/here"] {
+    for target in ["/account/security", "/authorize", "/nothing/here", "/logout"] {
         let page = open(&mut browser, target, "de").await;
         assert!(page.text.contains(&link(home, "Zurück zur Anwendung")), "{page:?}");
     }
@@ -227,7 +227,11 @@ async fn the_page_of_a_limited_request_names_the_wait_of_its_retry_after() {
                 let page = open(&mut browser, &target, language).await;
                 assert_eq!(page.status.as_u16(), 429, "{page:?}");
                 assert!(page.text.contains(&text), "{page:?}");
-                let link = if language == "en" { "Try again" } else { "Erneut versuchen" };
+                let (heading, link) = match language {
+                    "en" => ("This page is not available right now", "Try again"),
+                    _ => ("Diese Seite ist gerade nicht verfügbar", "Erneut versuchen"),
+                };
+                assert!(page.text.contains(&format!("<h1>{heading}</h1>")), "{page:?}");
                 assert!(page.text.contains(&format!(r#"<p><a href="">{link}</a></p>"#)), "{page:?}");
                 let seconds: u64 = page.header("retry-after").parse().unwrap();
                 let number: u64 = english.split(' ').next().unwrap().parse().unwrap_or(1);

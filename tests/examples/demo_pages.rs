@@ -11,6 +11,15 @@ use crate::{
 
 const LOOKS: [(&str, u32); 4] = [("light", PHONE), ("dark", PHONE), ("light", DESKTOP), ("dark", DESKTOP)];
 
+/// The code in the message to the new user, once it is there.
+const CODE_OF_NEW: &str = "(async () => {
+    for (;;) {
+        const sent = await (await fetch('/demo/outbox', { headers: { accept: 'application/json' } })).json();
+        const found = sent.find(({ to }) => to === 'new@example.org');
+        if (found) return found.code;
+    }
+})()";
+
 fn focus(name: &str) -> String {
     format!(
         "[document.activeElement.id, document.activeElement.value].includes('{name}') \
@@ -93,6 +102,14 @@ async fn the_pages_of_the_demo_are_accessible_and_fit_a_phone() {
     open(&mut tab, "/sign-up?return_to=/account/security").await;
     let word = "JSON.parse(document.getElementById('words').textContent)['login.code_join']";
     assert!(tab.ask(word).await.unwrap().as_str().unwrap().ends_with(&format!("find it at {origin}/demo/outbox")));
+    // a new account has no name
+    enter(&mut tab, &[("join-to", "new@example.org")]).await;
+    tab.until(&focus("otp")).await;
+    let code = tab.ask(CODE_OF_NEW).await.unwrap();
+    enter(&mut tab, &[("otp", code.as_str().unwrap()), ("new-secret", "gravel under moonlight")]).await;
+    tab.until("location.pathname === '/account/security' && !document.getElementById('all').hidden").await;
+    open(&mut tab, "/account").await;
+    assert_eq!(tab.ask("document.querySelector('main strong').textContent").await.unwrap(), "new@example.org");
     open(&mut tab, "/account/security").await;
     open(&mut tab, "/logout").await;
     tab.click("button").await;

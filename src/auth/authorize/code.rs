@@ -39,7 +39,7 @@ pub(crate) async fn for_login(
     let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
     let wanted = checked.oidc.wanted.clone().or(&completed.login().wanted);
     let decider = Decider { who: &who, proof: completed.login().id.as_bytes() };
-    if let Some(question) = consent::require_consent(cx, asked, (checked, &wanted), decider).await? {
+    if let Some(question) = consent::require_consent(cx, asked, (checked, &wanted), &decider).await? {
         return Ok(Some(question));
     }
     // what can fail without the store fails before the login is spent
@@ -63,7 +63,8 @@ pub(crate) async fn for_login(
     Ok(Some(completed.finish(cx, cookies, response)))
 }
 
-/// Issues a code silently for a signed-in user, if the client has single sign-on and its redirect URI is a website.
+/// Issues a code silently for a signed-in user, if the client has single sign-on and its redirect URI is a website. A user who
+/// has just allowed the client gets one for other redirect URIs, too.
 pub(crate) async fn for_session(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,
@@ -77,14 +78,15 @@ pub(crate) async fn for_session(
     if plan.acr().is_some() && lacks_factor(cx, plan, &who).await? {
         return Ok(None);
     }
-    if !asked.to.redirect.is_of_a_site() {
-        let error = Problem::new(Code::InteractionRequired, "the user must confirm");
-        return if oidc.is_silent { Err(error) } else { Ok(None) };
-    }
     let session = signed_in.session.sid();
     let decider = Decider { who: &who, proof: session.as_bytes() };
-    if let Some(question) = consent::require_consent(cx, asked, (checked, &oidc.wanted), decider).await? {
+    if let Some(question) = consent::require_consent(cx, asked, (checked, &oidc.wanted), &decider).await? {
         return Ok(Some(question));
+    }
+    // the answer of that page is a confirmation, too
+    if !asked.to.redirect.is_of_a_site() && !decider.has_decided(asked, core.keyed().await?, core.logins.now()) {
+        let error = Problem::new(Code::InteractionRequired, "the user must confirm");
+        return if oidc.is_silent { Err(error) } else { Ok(None) };
     }
     let code = Secret::generate();
     let Ok(response) = asked.back(cx, &[("code", code.expose())]) else { return Ok(None) };

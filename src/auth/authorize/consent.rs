@@ -6,7 +6,7 @@ use http::Response;
 
 use super::{
     claims_parameter::OF_SCOPES,
-    query::{Asked, Checked, Decision},
+    query::{Asked, Checked},
 };
 use crate::{
     auth::{
@@ -15,6 +15,7 @@ use crate::{
         pages::{
             built,
             consent::{Question, consent_page},
+            page,
         },
         state::{
             accounts::{GenerationOf, shown_name},
@@ -49,6 +50,12 @@ impl<'a> Decider<'a> {
         &self.who.user
     }
 
+    /// Returns whether the user has decided on the page about this very request.
+    pub(crate) fn has_decided(&self, asked: &Asked<'_>, keyed: &Keyed, now: UnixTime) -> bool {
+        let ticket = asked.decision.as_ref().and_then(|decision| Ticket::parse(&decision.ticket));
+        ticket.is_some_and(|ticket| ticket.fits(asked, self, keyed, now))
+    }
+
     /// Returns whether the account may still log in and nothing has ended its login or session.
     async fn is_active(&self, cx: &RequestContext<'_>, keyed: &Keyed) -> Result<bool, StoreError> {
         Ok(cx.core.counting(self.who, GenerationOf::Account, keyed).await?.is_some())
@@ -68,7 +75,7 @@ pub(crate) async fn require_consent(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,
     (checked, wanted): (&Checked, &Wanted),
-    decider: Decider<'_>,
+    decider: &Decider<'_>,
 ) -> Result<Option<Response<Body>>, Problem> {
     let (core, client) = (cx.core, &*asked.to.client);
     if !client.is_third_party() {
@@ -77,14 +84,11 @@ pub(crate) async fn require_consent(
     let access = Access::of_request(&checked.binding.scope, wanted, core.default_audience(client));
     let of_user = (client.tenant(), decider.user());
     let (now, keyed) = (core.logins.now(), core.keyed().await?);
-    let is_of_this = |decision: &&Decision| {
-        Ticket::parse(&decision.ticket).is_some_and(|ticket| ticket.fits(asked, &decider, keyed, now))
-    };
     if asked.decision.as_ref().is_some_and(|decision| !decision.allows) {
         return Err(Problem::new(Code::AccessDenied, "the user does not allow it"));
     }
-    match asked.decision.as_ref().filter(is_of_this) {
-        Some(_) => {
+    match decider.has_decided(asked, keyed, now) {
+        true => {
             let denied = || Problem::new(Code::AccessDenied, "the account is not allowed to log in");
             if !decider.is_active(cx, keyed).await? {
                 return Err(denied());
@@ -107,14 +111,14 @@ pub(crate) async fn require_consent(
             core.journal.tally_login(EventKind::ConsentGiven, source, (None, None), keyed);
             return Ok(None);
         }
-        None if !checked.oidc.asks_consent && core.consents.allow(of_user, client, &access).await? => return Ok(None),
-        None if checked.oidc.is_silent => {
+        false if !checked.oidc.asks_consent && core.consents.allow(of_user, client, &access).await? => return Ok(None),
+        false if checked.oidc.is_silent => {
             return Err(Problem::new(Code::ConsentRequired, "the user must allow it first"));
         }
-        None => {}
+        false => {}
     }
-    let ticket = Ticket::issue(asked, &decider, keyed, now + ANSWERED_WITHIN).to_string();
-    question_page(cx, asked, &access, &decider, &ticket).await.map(Some)
+    let ticket = Ticket::issue(asked, decider, keyed, now + ANSWERED_WITHIN).to_string();
+    question_page(cx, asked, &access, decider, &ticket).await.map(Some)
 }
 
 async fn question_page(
@@ -135,6 +139,7 @@ async fn question_page(
             _ => core.pages.words.get(language, "login.on_app").to_owned(),
         },
         user: account.as_ref().map_or(decider.user().as_str(), shown_name).to_owned(),
+        login_page: format!("{}?{}", page::url(core), asked.query.raw),
         access: access_lines(access, core.issuer.as_str()),
         has_account_page: cx.is_site_of(client.tenant()),
         fields: [("request", &asked.query.raw), ("ticket", ticket)],

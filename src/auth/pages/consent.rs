@@ -18,6 +18,8 @@ pub(crate) struct Question<'a> {
     pub(crate) place: String,
     /// The user who decides.
     pub(crate) user: String,
+    /// The URL of the login page for this request, for another user.
+    pub(crate) login_page: String,
     /// The scopes, claims and resources that the client requests: the key of a text, and the name in it.
     pub(crate) access: Vec<(&'static str, &'a str)>,
     /// Whether the user has an account page here.
@@ -39,7 +41,10 @@ pub(crate) fn consent_page(pages: &BuiltPages, language: Language, question: &Qu
     let template = Template { built_in: include_str!("consent.html"), own: None, root: ROOT };
     pages.form_page(template, language, question.target, |name| match name {
         "question" => Some(filled("consent.question")),
-        "user" => Some(filled("consent.user")),
+        "user" => {
+            let (url, another) = (escape_html(&question.login_page), pages.text(language, "login.another_account"));
+            Some(format!(r#"{} <a href="{url}">{another}</a>"#, filled("consent.user")))
+        }
         "wants" => Some(filled("consent.wants")),
         "access" => {
             let line = |(key, name): &(&str, &str)| {

@@ -137,6 +137,8 @@ function forget(identifier = "") {
 // Returns the change that the user confirms here.
 function pendingChange() {
   try {
+    // one that was abandoned is not what another sign-in is for
+    if (asked.get("return_to") !== `${ACCOUNT.pathname}security`) sessionStorage.removeItem(CHANGE);
     return JSON.parse(sessionStorage.getItem(CHANGE));
   } catch {
     return null;

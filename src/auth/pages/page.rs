@@ -60,9 +60,11 @@ pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Bo
     let status = problem.code.status();
     let (pages, language) = (&core.pages, built::language_of(parts));
     let is_unknown = matches!(problem.code, Code::NotFound | Code::MethodNotAllowedHere);
-    let [title, heading] = match is_unknown {
-        true => ["error.no_page"; 2],
-        false => ["error.title", "error.heading"],
+    let is_passing = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let [title, heading] = match (is_unknown, is_passing) {
+        (true, _) => ["error.no_page"; 2],
+        (_, true) => ["error.not_now"; 2],
+        _ => ["error.title", "error.heading"],
     };
     let advice = match (status, problem.seconds_to_wait()) {
         (StatusCode::FORBIDDEN, _) => pages.text(language, "error.unavailable"),
@@ -73,7 +75,6 @@ pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Bo
         _ => pages.text(language, "error.link"),
     };
     // a path of this service, whose characters need no escapes, or this page again
-    let is_passing = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let target = match problem.sign_in_url() {
         Some(url) => Some((url, "error.sign_in_again")),
         None => (is_passing && parts.method == Method::GET).then_some(("", "error.try_again")),
