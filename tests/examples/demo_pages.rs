@@ -11,7 +11,7 @@ use crate::{
 
 const LOOKS: [(&str, u32); 4] = [("light", PHONE), ("dark", PHONE), ("light", DESKTOP), ("dark", DESKTOP)];
 
-/// The code in the message to the new user, once it is there.
+/// The code in the message to the new user, once it has arrived.
 const CODE_OF_NEW: &str = "(async () => {
     for (;;) {
         const sent = await (await fetch('/demo/outbox', { headers: { accept: 'application/json' } })).json();

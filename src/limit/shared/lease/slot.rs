@@ -214,7 +214,7 @@ impl<T: Clone> Slot<T> {
         let mut waiting = 0;
         if is_current {
             self.call = None;
-            // after a refusal or a failure, nobody waits for units
+            // after a refusal or a failure, no request waits for units
             waiting = std::mem::take(&mut self.waiting);
         }
         let (step, unused) = match reply {
