@@ -1,8 +1,8 @@
 //! Coalesces floods: counting repeated events is much cheaper than recording each of them.
 //!
-//! Threads are spread over stripes so that cores don't contend for one lock. A stripe is a table of the counters of one
-//! second, one for each key (tenant, kind, policy, mode, reason). A counter counts the first few subjects of its key
-//! separately, by method, and the rest together.
+//! Threads are spread over stripes so that cores don't contend for one lock. A stripe is a small
+//! table of counters, one for each key (tenant, kind, policy, mode, reason) and second. A counter counts the
+//! first few subjects of its key separately, by method, and the rest together.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,6 @@ use std::{
 };
 
 use foldhash::quality::RandomState;
-use hashbrown::HashTable;
 
 use super::{
     kind::EventKind,
@@ -25,11 +24,15 @@ use super::{
 };
 use crate::{
     tenant::LimitKey,
-    util::{clock::UnixTime, lock::lock},
+    util::{clock::UnixTime, lock::lock, public_id::PublicId},
 };
 
+/// Counters in a stripe: the maximum number of keys that it tracks at a time.
+pub(super) const COUNTERS: usize = 64;
+/// Counters in which a key may be found. The tables are set-associative.
+const WAYS: usize = 4;
 /// Subjects that a counter tracks, each with a method. Callers invent names, so the others of a second are counted together.
-const SUBJECTS: usize = 16;
+pub(super) const SUBJECTS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Stripes {
@@ -39,15 +42,15 @@ pub(super) struct Stripes {
 }
 
 /// Aligned to two cache lines, because the prefetcher loads pairs of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 struct Stripe(Mutex<CounterTable>);
 
-/// The counters of one second. The cap bounds how many there are: beyond it, callers share one for each kind and mode.
 #[derive(Debug, Default)]
 struct CounterTable {
-    second: u64,
-    counters: HashTable<Counter>,
+    counters: Box<[Option<Counter>]>,
+    /// Events beyond the cap, merged by kind and mode. It grows to one event for each that occurs, and then never allocates.
+    merged: Vec<Event>,
     coalesced: u64,
 }
 
@@ -59,6 +62,16 @@ struct Counter {
     /// The newest event of each of the first subjects.
     subjects: Vec<Event>,
 }
+
+type CounterKey = (
+    Option<LimitKey>,
+    EventKind,
+    Option<&'static str>,
+    Mode,
+    Option<&'static str>,
+    Option<(PublicId, Option<&'static str>)>,
+    u64,
+);
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -75,44 +88,43 @@ impl Stripes {
 
     fn with_stripes(stripes: usize, max_per_second: u32) -> Self {
         Self {
-            stripes: (0..stripes).map(|_| Stripe::default()).collect(),
+            stripes: (0..stripes).map(|_| Stripe(Mutex::new(CounterTable::new()))).collect(),
             hasher: RandomState::default(),
             cap: RecordCap::new(max_per_second),
         }
     }
 
     /// Counts one event. Passes to `append` what the log must show now: the first event of its key
-    /// and subject in this second, and the pending counts of an earlier second.
+    /// and subject in this second, and the pending counts of a counter that is reused.
     pub(super) fn tally(&self, event: &Event, mut append: impl FnMut(Event)) {
         let thread = THREAD.try_with(|thread| *thread).unwrap_or(0);
         // the length is a power of two, so this is a mask, and the index is always valid
         let Some(stripe) = self.stripes.get(thread % self.stripes.len()) else { return };
-        let mut table = lock(&stripe.0);
-        if !table.is_in_second_of(event) {
-            self.append_counts(table.take_counts(), &mut append);
-            let coalesced = table.coalesced;
-            *table = CounterTable { second: event.at.as_secs(), counters: HashTable::new(), coalesced };
-        }
-        if table.count(event, &self.hasher, &self.cap) {
-            append(event.clone());
-        } else {
-            table.coalesced += 1;
-        }
+        let hash = self.hasher.hash_one((&event.tenant, event.kind, event.mode, event.policy, event.reason));
+        lock(&stripe.0).tally(event, hash, &self.cap, &mut append);
     }
 
     /// Passes all pending counts to `append`, one event per key, subject and second.
     pub(super) fn drain(&self, mut append: impl FnMut(Event)) {
-        let counts = self.stripes.iter().flat_map(|stripe| lock(&stripe.0).take_counts()).collect();
-        self.append_counts(counts, &mut append);
-    }
-
-    /// Passes counts to `append`. Those beyond the cap become one event per kind, mode and second.
-    fn append_counts(&self, counts: Vec<Event>, append: &mut impl FnMut(Event)) {
-        let mut counts = sum_by_key(counts);
+        let mut counts: HashMap<CounterKey, Event> = HashMap::new();
+        let mut merged = CounterTable::default();
+        for stripe in &self.stripes {
+            let mut table = lock(&stripe.0);
+            for event in table.merged.drain(..) {
+                merged.merge(event, &mut append);
+            }
+            for counter in table.counters.iter_mut().flatten() {
+                for count in counter.take_counts() {
+                    counts.entry(key(&count)).and_modify(|sum| add(sum, &count)).or_insert(count);
+                }
+            }
+        }
+        let mut counts: Vec<Event> = counts.into_values().collect();
         counts.sort_unstable_by_key(|event| event.at);
-        let (shown, rest): (Vec<_>, Vec<_>) = counts.into_iter().partition(|event| self.cap.take_record_slot(event.at));
-        let rest = sum_by_key(rest.iter().map(without_details));
-        shown.into_iter().chain(rest).for_each(append);
+        for event in counts {
+            merged.append_or_merge(event, &self.cap, &mut append);
+        }
+        merged.merged.into_iter().for_each(append);
     }
 
     /// Returns how many events were coalesced instead of recorded.
@@ -122,46 +134,83 @@ impl Stripes {
 }
 
 impl CounterTable {
-    /// Threads may observe the start of a second in different orders, so an event that is one
-    /// second late counts too.
-    fn is_in_second_of(&self, event: &Event) -> bool {
-        let second = event.at.as_secs();
-        self.second == second || self.second == second.saturating_add(1)
+    fn new() -> Self {
+        Self { counters: (0..COUNTERS).map(|_| None).collect(), ..Self::default() }
     }
 
-    /// Counts an event of this second. Returns whether it must be recorded individually, as the first of its key or subject.
-    fn count(&mut self, event: &Event, hasher: &RandomState, cap: &RecordCap) -> bool {
-        let hash = |event: &Event| hasher.hash_one(key(event));
-        if let Some(counter) = self.counters.find_mut(hash(event), |counter| key(&counter.rest) == key(event)) {
-            return counter.add(event, || cap.admits(event));
+    fn tally(&mut self, event: &Event, hash: u64, cap: &RecordCap, append: &mut impl FnMut(Event)) {
+        let first = (hash as usize % (COUNTERS / WAYS)) * WAYS;
+        let ways = self.counters.get_mut(first..first + WAYS).unwrap_or_default();
+        let place = match ways.iter().position(|counter| counter.as_ref().is_some_and(|counter| counter.counts(event)))
+        {
+            Some(place) => place,
+            None => oldest(ways),
+        };
+        let Some(place) = ways.get_mut(place) else { return };
+        if let Some(counter) = place.as_mut().filter(|counter| counter.counts(event) && counter.in_second_of(event)) {
+            if counter.add(event, || cap.admits(event)) {
+                append(event.clone());
+            } else {
+                self.coalesced += 1;
+            }
+            return;
         }
-        let is_recorded = cap.admits(event);
         // beyond the cap, the first event of a key is counted like those that follow it
-        let first = if is_recorded { event.clone() } else { without_details(event) };
-        let is_same = |counter: &Counter| key(&counter.rest) == key(&first);
-        let entry = self.counters.entry(hash(&first), is_same, |counter| hash(&counter.rest));
-        let counter = entry.or_insert_with(|| Counter::new(&first)).into_mut();
-        is_recorded || counter.add(&first, || false)
+        let recorded = cap.admits(event);
+        if !recorded {
+            self.coalesced += 1;
+        }
+        if let Some(mut before) = place.replace(Counter::new(event, recorded)) {
+            for count in before.take_counts() {
+                self.append_or_merge(count, cap, append);
+            }
+        }
+        if recorded {
+            append(event.clone());
+        }
     }
 
-    fn take_counts(&mut self) -> Vec<Event> {
-        self.counters.iter_mut().flat_map(Counter::take_counts).collect()
+    fn append_or_merge(&mut self, event: Event, cap: &RecordCap, append: &mut impl FnMut(Event)) {
+        if cap.take_record_slot(event.at) {
+            append(event);
+        } else {
+            self.merge(event, append);
+        }
+    }
+
+    /// Drops everything from an event except its kind, mode, time and count, and merges it with
+    /// others like it.
+    fn merge(&mut self, mut event: Event, append: &mut impl FnMut(Event)) {
+        (event.tenant, event.session, event.policy) = (None, None, None);
+        (event.subject, event.method, event.reason) = (None, None, None);
+        (event.limit, event.remaining, event.reset) = (0, 0, None);
+        match self.merged.iter_mut().find(|merged| merged.kind == event.kind && merged.mode == event.mode) {
+            Some(merged) if merged.at.as_secs() == event.at.as_secs() => add(merged, &event),
+            Some(merged) => append(std::mem::replace(merged, event)),
+            None => self.merged.push(event),
+        }
     }
 }
 
 impl Counter {
-    /// Starts a counter with its first event. Nothing is pending.
-    fn new(first: &Event) -> Self {
-        let first = Event { count: 0, ..first.clone() };
-        match first.subject {
+    /// Starts a counter with its first event. If the event is `recorded`, nothing is pending.
+    fn new(event: &Event, recorded: bool) -> Self {
+        let mut first = event.clone();
+        if recorded {
+            first.count = 0;
+        }
+        match event.subject {
             None => Self { rest: first, subjects: Vec::new() },
-            Some(_) => Self { rest: Event { subject: None, session: None, ..first.clone() }, subjects: vec![first] },
+            Some(_) => {
+                Self { rest: Event { subject: None, session: None, count: 0, ..first.clone() }, subjects: vec![first] }
+            }
         }
     }
 
     /// Adds an event of this second. Returns whether it must be recorded individually, which `may_record` allows, because
     /// it is the first of its subject.
     fn add(&mut self, event: &Event, may_record: impl FnOnce() -> bool) -> bool {
+        self.rest.at = self.rest.at.max(event.at);
         let has_room = event.subject.is_some() && self.subjects.len() < SUBJECTS;
         let same = |known: &&mut Event| (known.subject, known.method) == (event.subject, event.method);
         match self.subjects.iter_mut().find(same) {
@@ -177,6 +226,19 @@ impl Counter {
         false
     }
 
+    fn counts(&self, event: &Event) -> bool {
+        let own = &self.rest;
+        (own.kind, own.mode, own.policy, own.reason) == (event.kind, event.mode, event.policy, event.reason)
+            && own.tenant == event.tenant
+    }
+
+    /// Threads may observe the start of a second in different orders, so an event that is one
+    /// second late counts too.
+    fn in_second_of(&self, event: &Event) -> bool {
+        let (own, other) = (self.rest.at.as_secs(), event.at.as_secs());
+        own == other || own == other.saturating_add(1)
+    }
+
     fn take_counts(&mut self) -> impl Iterator<Item = Event> {
         let pending = self.subjects.iter_mut().chain([&mut self.rest]).filter(|event| event.count > 0);
         pending.map(|event| {
@@ -187,26 +249,10 @@ impl Counter {
     }
 }
 
-/// Returns what the events of one counter have in common.
-fn key(event: &Event) -> (&Option<LimitKey>, EventKind, Mode, Option<&'static str>, Option<&'static str>) {
-    (&event.tenant, event.kind, event.mode, event.policy, event.reason)
-}
-
-/// Returns an event with nothing but its kind, mode, time and count.
-fn without_details(event: &Event) -> Event {
-    Event { mode: event.mode, count: event.count, ..Event::new(event.kind, event.at) }
-}
-
-/// Adds up the counts of each key, subject and second.
-fn sum_by_key(counts: impl IntoIterator<Item = Event>) -> Vec<Event> {
-    let mut sums = HashMap::new();
-    for event in counts {
-        let subject = event.subject.map(|subject| (subject, event.method));
-        let own =
-            (event.tenant.clone(), event.kind, event.mode, event.policy, event.reason, subject, event.at.as_secs());
-        sums.entry(own).and_modify(|sum| add(sum, &event)).or_insert(event);
-    }
-    sums.into_values().collect()
+/// Returns an empty way, or the one that was used least recently.
+fn oldest(ways: &[Option<Counter>]) -> usize {
+    let age = |(_, counter): &(usize, &Option<Counter>)| counter.as_ref().map(|counter| counter.rest.at);
+    ways.iter().enumerate().min_by_key(age).map_or(0, |(place, _)| place)
 }
 
 /// Adds `event` to `sum`, which then shows the newer of the two.
@@ -227,6 +273,11 @@ fn keep_if_same<T: Copy + PartialEq>(own: &mut Option<T>, other: Option<T>) {
     if *own != other {
         *own = None;
     }
+}
+
+fn key(event: &Event) -> CounterKey {
+    let subject = event.subject.map(|subject| (subject, event.method));
+    (event.tenant.clone(), event.kind, event.policy, event.mode, event.reason, subject, event.at.as_secs())
 }
 
 /// Caps how many events per second are recorded individually, in the time of the events themselves.
@@ -277,7 +328,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::util::{public_id::PublicId, secret::SecretDigest};
+    use crate::util::secret::SecretDigest;
 
     fn refusal(tenant: &str, at: UnixTime) -> Event {
         Event::new(EventKind::RateLimited, at).tenant(LimitKey::parse(tenant).unwrap())
@@ -349,26 +400,10 @@ mod tests {
             });
         }
         assert_eq!(shown.len(), 100);
-        assert_eq!(lock(&stripes.stripes[0].0).counters.len(), 101, "made-up tenants take no memory");
         shown.extend(drained(&stripes));
         assert_eq!(shown.len(), 101, "the rest is one event");
         let merged = shown.last().unwrap();
         assert_eq!((merged.kind, &merged.tenant, merged.count), (EventKind::RateLimited, &None, 9_900));
-    }
-
-    #[test]
-    fn hundreds_of_tenants_in_one_second_have_counts_of_their_own() {
-        let stripes = Stripes::with_stripes(1, 1_000);
-        let (mut first, mut later) = (0, Vec::new());
-        for second in [5, 6] {
-            for n in 0..900 {
-                stripes.tally(&refusal(&format!("t{}", n % 300), UnixTime::from_secs(second)), |event| {
-                    if event.count == 1 { first += 1 } else { later.push(event) }
-                });
-            }
-        }
-        assert_eq!((first, later.len()), (600, 300));
-        assert!(later.iter().all(|event| event.count == 2 && event.tenant.is_some()));
     }
 
     #[test]
