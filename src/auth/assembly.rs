@@ -259,7 +259,9 @@ impl AuthServiceBuilder {
             self.abuse_limits.unverified_per_address.map_or_else(|| Quota::per_minute(UNVERIFIED_PER_ADDRESS), Ok)?;
         let unverified = logged(unverified).max_tenants(MOST_ADDRESSES).build()?;
         let unverified = tenants.beside("address-unverified", unverified);
+        let page_parts = logged(Quota::per_minute(REQUESTS_PER_TENANT)?).max_tenants(MOST_ADDRESSES).build()?;
         Ok(Limits {
+            page_parts: RateLimitGate::new(no_tenant, tenants.beside("address-pages", page_parts)),
             unverified: UnverifiedWork::new(unverified, self.abuse_limits.unverified_at_once),
             failures: tenants.beside("address-failures", failures),
             messages: tenants.beside("address-messages", messages),

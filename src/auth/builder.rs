@@ -203,7 +203,7 @@ impl AuthServiceBuilder {
         /// until the plan is found.
         ///
         /// If several processes share the limiter, they also share the per-address limits, under separate keys:
-        /// requests, failures, messages and unverified work. While Redis does not answer, each process counts these on
+        /// requests, failures, messages, unverified work, and the styles and scripts of pages. While Redis does not answer, each process counts these on
         /// its own, regardless of the fallback of the limiter.
         pub fn limiter(limiter: impl Into<AnyLimiter>) { limiter: Some(limiter.into()) }
 

@@ -109,6 +109,8 @@ pub(crate) struct Core {
 pub(crate) struct Limits {
     /// Requests of each tenant.
     pub(crate) tenants: RateLimitGate,
+    /// Styles and scripts of pages that each address loads.
+    pub(crate) page_parts: RateLimitGate,
     /// The share of the tenants' budgets that one address may spend.
     pub(crate) per_address: Option<RateLimitGate>,
     /// Failed attempts of each address.

@@ -84,7 +84,7 @@ pub(crate) async fn for_session(
         return Ok(Some(question));
     }
     // the answer of that page is a confirmation, too
-    if !asked.to.redirect.is_of_a_site() && !decider.has_decided(asked, core.keyed().await?, core.logins.now()) {
+    if !asked.to.redirect.is_of_a_site() && !decider.has_allowed(asked, core.keyed().await?, core.logins.now()) {
         let error = Problem::new(Code::InteractionRequired, "the user must confirm");
         return if oidc.is_silent { Err(error) } else { Ok(None) };
     }

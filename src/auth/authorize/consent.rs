@@ -50,9 +50,10 @@ impl<'a> Decider<'a> {
         &self.who.user
     }
 
-    /// Returns whether the user has decided on the page about this very request.
-    pub(crate) fn has_decided(&self, asked: &Asked<'_>, keyed: &Keyed, now: UnixTime) -> bool {
-        let ticket = asked.decision.as_ref().and_then(|decision| Ticket::parse(&decision.ticket));
+    /// Returns whether the user has allowed this very request on the page.
+    pub(crate) fn has_allowed(&self, asked: &Asked<'_>, keyed: &Keyed, now: UnixTime) -> bool {
+        let allowed = asked.decision.as_ref().filter(|decision| decision.allows);
+        let ticket = allowed.and_then(|decision| Ticket::parse(&decision.ticket));
         ticket.is_some_and(|ticket| ticket.fits(asked, self, keyed, now))
     }
 
@@ -87,7 +88,7 @@ pub(crate) async fn require_consent(
     if asked.decision.as_ref().is_some_and(|decision| !decision.allows) {
         return Err(Problem::new(Code::AccessDenied, "the user does not allow it"));
     }
-    match decider.has_decided(asked, keyed, now) {
+    match decider.has_allowed(asked, keyed, now) {
         true => {
             let denied = || Problem::new(Code::AccessDenied, "the account is not allowed to log in");
             if !decider.is_active(cx, keyed).await? {

@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use super::RequestContext;
 use crate::{
     auth::{
-        core::Core,
+        core::{Core, Limits},
         http::{
             answer,
             bodies::{RequestBody, TooManyBodies},
@@ -25,7 +25,7 @@ use crate::{
         body::{Body, without_body},
         head::Head,
     },
-    limit::RateLimitPass,
+    limit::{RateLimitGate, RateLimitPass},
     tenant::{LimitKey, Tenant, TenantName},
     user::OfferedChange,
 };
@@ -203,18 +203,18 @@ impl<'a> IncomingRequest<'a> {
     /// Charges the client address for a request that names no tenant. If the address is unknown, nothing is charged: with
     /// one budget for all callers, anyone could use it up.
     pub(crate) async fn charge_asset(&mut self) -> Result<RequestContext<'a>, Problem> {
-        self.charge_caller(self.address.clone()).await
+        self.charge_address(|limits| &limits.tenants).await
     }
 
     /// Charges the client address in the same way, but a budget of its own: without its style and its script, a page could
     /// not even say that its reader has to wait.
     pub(crate) async fn charge_page_part(&mut self) -> Result<RequestContext<'a>, Problem> {
-        self.charge_caller(self.address.as_ref().map(|address| LimitKey::from_parts(["page", address.as_str()]))).await
+        self.charge_address(|limits| &limits.page_parts).await
     }
 
-    async fn charge_caller(&mut self, caller: Option<LimitKey>) -> Result<RequestContext<'a>, Problem> {
-        if let Some(caller) = caller {
-            self.pass = Some(self.core.limits.tenants.charge(&caller.into(), self.head()).wait().await?);
+    async fn charge_address(&mut self, gate: fn(&Limits) -> &RateLimitGate) -> Result<RequestContext<'a>, Problem> {
+        if let Some(address) = self.address.clone() {
+            self.pass = Some(gate(&self.core.limits).charge(&address.into(), self.head()).wait().await?);
         }
         Ok(self.charged())
     }

@@ -72,6 +72,14 @@ end
 -- the time in which these units of a smooth quota come back, rounded up, with either sign
 local function time_of(count, interval) return ceil(count * interval / 1000) end
 
+-- the units of a smooth quota that have not come back yet
+local function units_of(time, interval, spare)
+  return min(ceil(max(time * 1000 - min(spare, interval - 1), 0) / interval), MOST_USED)
+end
+
+-- less than a microsecond is the rounding of a charge: clients do not see it as a unit
+local ROUNDING = 999
+
 local key = KEYS[1]
 local stored = redis.call('GET', key)
 local has_calls = stored and string.byte(stored, HEAD_SIZE) == 1
@@ -150,7 +158,7 @@ if asks and quotas_number == 1 and is_shadow == 0 and not is_new_plan and not ha
       whole = max(whole, now) + time_of(units, length)
       mark, meter, idle = whole + moved_up, pack('>dd', whole, moved_up), whole
     end
-    local used = min(ceil(max(whole - now, 0) * 1000 / length), MOST_USED)
+    local used = units_of(whole - now, length, ROUNDING)
     left = most - used
     if mark then reset = whole + time_of(1 - min(used, fine), length) end
   else
@@ -239,11 +247,11 @@ local function refresh(quota)
   end
 end
 
-local function used(quota)
+local function used(quota, spare)
   if quota.rule == WINDOW then return quota.used end
   if quota.rule == FIXED then return quota.count end
   if quota.rule == CONCURRENT then return 0 end
-  return min(ceil(max(quota.whole - now, 0) * 1000 / quota.length), MOST_USED)
+  return units_of(quota.whole - now, quota.length, spare or 0)
 end
 
 -- when these units of a window have come back
@@ -473,7 +481,8 @@ local function is_inexact(quota) return quota.held > 0 end
 local function standing(number, reset)
   local quota = quotas[number]
   if reset ~= NEVER then reset = max(reset - now, 0) end
-  return is_inexact(quota) and number + 128 or number, max(quota.most - used(quota) - quota.held, 0), reset
+  local left = max(quota.most - used(quota, ROUNDING) - quota.held, 0)
+  return is_inexact(quota) and number + 128 or number, left, reset
 end
 
 -- when these units will fit beside the open calls, or nil if they fit now

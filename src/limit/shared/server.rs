@@ -132,8 +132,8 @@ impl Server {
             Ok(answer) => {
                 // a debit waits longer than requests do
                 let is_slow = operation == "debit" && reports.clock.now().since(began) > self.link.patience();
-                if !is_slow && self.breaker.succeeded() && self.open_breakers.fetch_sub(1, SeqCst) == 1 {
-                    reports.fallback_ended(reports.clock.now());
+                if !is_slow {
+                    self.note_answer();
                 }
                 let Some(mut answer) = answer else { return Ok(None) };
                 under_way.learn(plan, answer.counts);
@@ -145,13 +145,21 @@ impl Server {
             }
             Err(failure) => {
                 let now = reports.clock.now();
-                // what is wrong with one key says nothing about others
-                let counts = failure.kind != FailureKind::Corrupt;
-                if counts && self.breaker.failed(began, now) && self.open_breakers.fetch_add(1, SeqCst) == 0 {
+                if failure.kind == FailureKind::Corrupt {
+                    // the server answers, and what is wrong with one key says nothing about others
+                    self.note_answer();
+                } else if self.breaker.failed(began, now) && self.open_breakers.fetch_add(1, SeqCst) == 0 {
                     reports.fallback_began(&failure, now);
                 }
                 Err(failure.kind)
             }
+        }
+    }
+
+    fn note_answer(&self) {
+        if self.breaker.succeeded() && self.open_breakers.fetch_sub(1, SeqCst) == 1 {
+            let reports = self.watcher.reports();
+            reports.fallback_ended(reports.clock.now());
         }
     }
 
