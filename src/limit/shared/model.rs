@@ -380,7 +380,7 @@ fn a_smooth_quota_gives_units_back_at_its_rate_and_never_earlier() {
             if answer.decision.is_admitted() {
                 prop_assert!(after <= latest, "{units} units at {now}");
                 if calls == 0 {
-                    let left = answer.decision.standing().map(|standing| standing.remaining());
+                    let left = answer.decision.standing().map(Standing::remaining);
                     let slack = if interval < 1_000 { 1_000 / interval as u32 + 1 } else { 0 };
                     prop_assert!(left.is_some_and(|left| (burst - units).saturating_sub(slack) <= left && left <= burst - units));
                 }
