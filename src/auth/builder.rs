@@ -202,9 +202,9 @@ impl AuthServiceBuilder {
         /// nothing but the reserve is left. The service does not wait for the lookup of a plan: it uses the default
         /// until the plan is found.
         ///
-        /// If several processes share the limiter, they also share the per-address limits, under separate keys:
-        /// requests, failures, messages, unverified work, and the styles and scripts of pages. While Redis does not answer, each process counts these on
-        /// its own, regardless of the fallback of the limiter.
+        /// If several processes share the limiter, they also share the per-address limits, under separate keys: requests,
+        /// failures, messages, unverified work, and the styles and scripts of pages. While Redis does not answer, each
+        /// process counts these on its own, regardless of the fallback of the limiter.
         pub fn limiter(limiter: impl Into<AnyLimiter>) { limiter: Some(limiter.into()) }
 
         /// Limits the work that anonymous callers can cause. Set at least
