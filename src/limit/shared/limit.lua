@@ -38,7 +38,8 @@
 -- that of a fixed one 'ends' and 'count'. An entry is when it was opened, how long until its last unit, and how many
 -- units. Replies are packed as in REFUSED, ADMITTED and FULL.
 local unpack, pack, sub, ceil, max, min = struct.unpack, struct.pack, string.sub, math.ceil, math.max, math.min
-local PLAN = '>BBBBI4I7I7I7Bc0'
+-- without the name, which follows
+local PLAN, PLAN_SIZE = '>BBBBI4I7I7I7Bc0', 30
 local HEAD, HEAD_SIZE = '>I7I7B', 15
 local ENTRY, SIZE = '>I7I6I4', 17
 -- an open call: its id, when its slot ends, when its estimate expires, the estimate, the most units, 1 if the estimate counts
@@ -103,80 +104,132 @@ local ADMITTED = '>c1dBI4ddBI4dI4d'
 -- the key has too many open calls: the time; how many it may have, and the time until a retry
 local FULL = '>c1dI4d'
 
--- The usual case, written for speed: the plan is one enforced quota, and has not changed. All else is below, and
--- decides the same.
-local asks = operation == 'spend' or (operation == 'lease' and tonumber(ARGV[6]) <= units)
-local quotas_number, rule, _, is_shadow, most, length, fine
-if asks then quotas_number, rule, _, is_shadow, _, most, length, fine = unpack('>BBBBBI4I7I7', plan) end
-if asks and quotas_number == 1 and is_shadow == 0 and not is_new_plan and not has_calls and rule ~= CONCURRENT and units > 0 and units <= most then
-  local first = HEAD_SIZE + #plan + 1
-  local head = stored and sub(stored, 1, first - 1) or pack(HEAD, now, 0, 0) .. plan
-  local left, reset, mark, meter, idle
-  if rule == WINDOW then
-    local from, to, used = first, first, 0
-    local opened, lasted, count
-    if stored then
-      to = #stored - 5
-      used = unpack('>I4', stored, to)
-    end
-    while from < to do
-      opened, lasted, count = unpack(ENTRY, stored, from)
-      if count > 0 and opened + lasted + length > now then break end
-      used, from = used - count, from + SIZE
-    end
-    left = most - used - units
-    if left < 0 then
-      while left + count < 0 do
-        left, from = left + count, from + SIZE
-        opened, lasted, count = unpack(ENTRY, stored, from)
-      end
-      left, reset = most - used, opened + lasted + length
-    else
-      local number = (to - from) / SIZE
-      if number == 0 then
-        opened, count, mark, reset = now, 0, now, now + length
-      else
-        reset = opened + lasted + length
-        if number > 1 then opened, lasted, count = unpack(ENTRY, stored, to - SIZE) end
-        mark = max(now, opened + lasted)
-        if mark - opened >= fine then
-          opened, count = mark, 0
-        else
-          number, to = number - 1, to - SIZE
-          if number == 0 then reset = mark + length end
-        end
-      end
-      meter = (stored and sub(stored, from, to - 1) or '')
-        .. pack('>I7I6I4I4I2', opened, mark - opened, count + units, used + units, number + 1)
-      idle = mark + length
-    end
-  elseif rule == SMOOTH then
-    local whole, moved_up = 0, 0
-    if stored then whole, moved_up = unpack('>dd', stored, first) end
-    reset = whole + time_of(units - fine, length)
-    if now >= reset then
-      whole = max(whole, now) + time_of(units, length)
-      mark, meter, idle = whole + moved_up, pack('>dd', whole, moved_up), whole
-    end
-    local used = units_of(whole - now, length, ROUNDING)
-    left = most - used
-    if mark then reset = whole + time_of(1 - min(used, fine), length) end
-  else
-    local count = 0
-    if stored then reset, count = unpack('>dI4', stored, first) end
-    if not stored or reset <= now then reset, count = now + length - now % length, 0 end
-    left = most - count - units
-    if left < 0 then
-      left = most - count
-    else
-      mark, meter, idle = reset, pack('>dI4', reset, count + units), reset + min(length, KEPT)
+-- The usual case, written for speed: no call is open, the plan has not changed, and all quotas are enforced and count this
+-- request. All else is below, and decides the same. The meters are read from the last one on, because only their ends are known.
+local is_usual = operation == 'spend' or (operation == 'lease' and tonumber(ARGV[6]) <= units)
+if is_usual and units > 0 and not is_new_plan and not has_calls then
+  local number, places = string.byte(plan), nil
+  if number > 1 then
+    local place = 2
+    places = {}
+    for i = 1, number do
+      places[i] = place
+      place = place + PLAN_SIZE + string.byte(plan, place + PLAN_SIZE - 1)
     end
   end
-  left, reset = max(left, 0), max(reset - now, 0)
-  if not mark then return pack(REFUSED, 'r', now, 1, left, reset) end
-  redis.call('SET', key, head .. meter, 'PX', ceil((idle - now) / 1000) + SPARE)
-  local generation = stored and unpack('>I7', stored) or now
-  return pack('>c1dBI4ddBI4dI4dd', 'a', now, 1, left, reset, generation, 0, 0, 0, units, 0, mark)
+  local ends, idle, meters, marks, counts, counts_before = stored and #stored, now, '', '', '', ''
+  local refused, refused_left, refused_reset, least_number, least, least_reset, least_whole, only_mark
+  for i = number, 1, -1 do
+    local rule, anon, shadow, _, most, length, fine = unpack('>BBBBI4I7I7', plan, places and places[i] or 2)
+    if rule == CONCURRENT or shadow == 1 or (anon == 1 and ARGV[5] == '0') or units > most then
+      is_usual = false
+      break
+    end
+    local before, after, left, reset, mark, meter, last
+    if rule == WINDOW then
+      local from, to, used = 1, 1, 0
+      local opened, lasted, count
+      if stored then
+        used, from = unpack('>I4I2', stored, ends - 5)
+        to = ends - 5
+        from = to - from * SIZE
+        ends = from - 1
+      end
+      while from < to do
+        opened, lasted, count = unpack(ENTRY, stored, from)
+        if count > 0 and opened + lasted + length > now then break end
+        used, from = used - count, from + SIZE
+      end
+      left, before, after = most - used - units, used, used + units
+      if left < 0 then
+        while left + count < 0 do
+          left, from = left + count, from + SIZE
+          opened, lasted, count = unpack(ENTRY, stored, from)
+        end
+        left, reset = most - used, opened + lasted + length
+      else
+        local entries = (to - from) / SIZE
+        if entries == 0 then
+          opened, count, mark, reset = now, 0, now, now + length
+        else
+          reset = opened + lasted + length
+          if entries > 1 then opened, lasted, count = unpack(ENTRY, stored, to - SIZE) end
+          mark = max(now, opened + lasted)
+          if mark - opened >= fine then
+            opened, count = mark, 0
+          else
+            entries, to = entries - 1, to - SIZE
+            if entries == 0 then reset = mark + length end
+          end
+        end
+        meter = (stored and sub(stored, from, to - 1) or '')
+          .. pack('>I7I6I4I4I2', opened, mark - opened, count + units, after, entries + 1)
+        last = mark + length
+      end
+    elseif rule == SMOOTH then
+      local whole, moved_up = 0, 0
+      if stored then
+        whole, moved_up = unpack('>dd', stored, ends - 15)
+        ends = ends - 16
+      end
+      before = units_of(whole - now, length, 0)
+      reset = whole + time_of(units - fine, length)
+      if now >= reset then
+        whole = max(whole, now) + time_of(units, length)
+        mark, meter, last = whole + moved_up, pack('>dd', whole, moved_up), whole
+        after = units_of(whole - now, length, 0)
+      end
+      local used = units_of(whole - now, length, ROUNDING)
+      left = most - used
+      if mark then reset = whole + time_of(1 - min(used, fine), length) end
+    else
+      local count = 0
+      if stored then
+        reset, count = unpack('>dI4', stored, ends - 11)
+        ends = ends - 12
+      end
+      if not stored or reset <= now then reset, count = now + length - now % length, 0 end
+      left, before, after = most - count - units, count, count + units
+      if left < 0 then
+        left = most - count
+      else
+        mark, meter, last = reset, pack('>dI4', reset, after), reset + min(length, KEPT)
+      end
+    end
+    left = max(left, 0)
+    if number > 1 then counts_before = pack('>I4', before) .. counts_before end
+    if not mark then
+      -- the one that refuses for longest, and the first of those
+      if not refused or refused_reset <= reset then refused, refused_left, refused_reset = i, left, reset end
+    elseif not refused then
+      -- the least left, then one that is whole, then the one that comes back later, then the first
+      local is_whole = left >= most
+      local comes_first = not least or left < least
+      if left == least then
+        if is_whole ~= least_whole then comes_first = is_whole else comes_first = reset >= least_reset end
+      end
+      if comes_first then least_number, least, least_reset, least_whole = i, left, reset, is_whole end
+      idle = max(idle, last)
+      if number == 1 then
+        meters, only_mark = meter, mark
+      else
+        meters, marks, counts = meter .. meters, pack('>d', mark) .. marks, pack('>I4', after) .. counts
+      end
+    end
+  end
+  if is_usual and refused then
+    return pack(REFUSED, 'r', now, refused, refused_left, max(refused_reset - now, 0)) .. counts_before
+  end
+  if is_usual then
+    local head = stored and sub(stored, 1, HEAD_SIZE + #plan) or pack(HEAD, now, 0, 0) .. plan
+    redis.call('SET', key, head .. meters, 'PX', ceil((idle - now) / 1000) + SPARE)
+    local generation = stored and unpack('>I7', stored) or now
+    least_reset = max(least_reset - now, 0)
+    if only_mark then
+      return pack('>c1dBI4ddBI4dI4dd', 'a', now, 1, least, least_reset, generation, 0, 0, 0, units, 0, only_mark)
+    end
+    return pack(ADMITTED, 'a', now, least_number, least, least_reset, generation, 0, 0, 0, units, 0) .. marks .. counts
+  end
 end
 
 local anonymous = ARGV[5] == '1'
