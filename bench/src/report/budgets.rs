@@ -87,6 +87,11 @@ fn all() -> Vec<Budget> {
             2,
             for_counts("layer/empty/{}/Ample/TollgateBare/ratio", [1.2, 1.2, 1.0]),
         ),
+        most(
+            "… without headers, with an extension ÷ tower_governor without headers",
+            2,
+            for_counts("layer/empty/{}/Ample/TollgateNoHeaders/ratio", [1.2, 1.2, 1.0]),
+        ),
         most("… one hot tenant on all cores ÷ tower_governor", 2, one("threads/empty/1/Ample/Tollgate/ratio", 1.0)),
         most(
             "refused ÷ own admitted, 1, 10k, 1M tenants",
@@ -121,6 +126,10 @@ fn all() -> Vec<Budget> {
             figures: ways.into(),
         },
         most("calls to Redis per admission", 2, one("redis/calls", 1.0)),
+        Budget {
+            is_least: true,
+            ..most("checks a second on Redis with three quotas ÷ a bare script, 64 callers", 2, one("redis/three", 0.6))
+        },
         most("store calls of a login by code", 0, one("steps/calls", 18.0)),
         most("MB resident after a burst of checks of passwords, 64 at once", 0, one("passwords/64/resident", 60.0)),
     ]

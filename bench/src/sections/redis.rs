@@ -32,6 +32,7 @@ const ROUNDS: usize = 11;
 const ROUND: Duration = Duration::from_millis(300);
 const CALLERS: [usize; 2] = [1, 64];
 const ONE_WINDOW: &str = "Limiter::redis, one window";
+const THREE_QUOTAS: &str = "three quotas";
 const LOGINS: u64 = 300;
 /// How long each way to check skewed tenants is measured.
 const SKEWED: Duration = Duration::from_secs(2);
@@ -65,6 +66,8 @@ enum Way {
         arguments: [&'static str; 3],
     },
     Tollgate(SharedLimiter),
+    /// A hold that is committed at once.
+    Hold(SharedLimiter),
 }
 
 struct Subject {
@@ -85,7 +88,7 @@ async fn checks(server: &RedisServer) {
          out. The bare scripts are called in a loop with the same client crate and connection: `gcra` keeps one \
          number, `buckets` a window of seven counts that is not exact. Both use the time of the server. Medians of \
          {ROUNDS} interleaved rounds; ratios are medians of per-round ratios. `server` is the time of one script, \
-         `calls` are those to the server per check.\n"
+         `calls` are those to the server per check. A hold is opened and committed in one call each, and a slot likewise.\n"
     );
     let mut subjects = subjects(server).await;
     let mut watch = Watch(server.connect().await);
@@ -120,6 +123,9 @@ async fn checks(server: &RedisServer) {
         if subject.name == ONE_WINDOW {
             figure("redis/calls", median(&subject.calls));
         }
+        if subject.name == THREE_QUOTAS {
+            figure("redis/three", by_round(many, &base[1], |own, base| own / base));
+        }
     }
     table.print();
 }
@@ -142,11 +148,15 @@ async fn subjects(server: &RedisServer) -> Vec<Subject> {
         (ONE_WINDOW, Plan::from(quota(1_000_000))),
         ("one smooth quota", Plan::from(Quota::smooth(1_000_000, minute, 1_000_000).expect("a valid quota"))),
         ("one fixed quota", Plan::from(Quota::fixed(1_000_000, minute).expect("a valid quota"))),
-        ("three quotas", Plan::new(several).expect("a valid plan")),
+        (THREE_QUOTAS, Plan::new(several).expect("a valid plan")),
         ("one window, refused", Plan::from(quota(1))),
     ];
     for (name, plan) in plans {
         subjects.push(subject(name, Way::Tollgate(shared(server, name, plan).await)));
+    }
+    let slots = Quota::concurrent(1_000).expect("a valid quota");
+    for (name, quota) in [("a hold and its commit", quota(1_000_000)), ("a slot and its end", slots)] {
+        subjects.push(subject(name, Way::Hold(shared(server, name, quota.into()).await)));
     }
     subjects
 }
@@ -195,6 +205,15 @@ async fn load(subject: &Subject, callers: usize) -> (f64, f64) {
                     checks += 1;
                 }
                 checks
+            }),
+            Way::Hold(limiter) => all.spawn(async move {
+                let mut holds = 0_u64;
+                while began.elapsed() < ROUND {
+                    let hold = limiter.hold(&tenant(random.below(TENANTS)), 1, 1, Duration::from_secs(60)).await;
+                    hold.expect("there is room").commit(0);
+                    holds += 1;
+                }
+                holds
             }),
         };
     }

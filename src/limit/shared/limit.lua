@@ -37,6 +37,7 @@
 -- created or its plan changed, or later, so that no two are equal. The meter of a window has entries, how many units they have, and how many they are; that of a smooth quota 'whole' and 'moved_up';
 -- that of a fixed one 'ends' and 'count'. An entry is when it was opened, how long until its last unit, and how many
 -- units. Replies are packed as in REFUSED, ADMITTED and FULL.
+local spread = unpack
 local unpack, pack, sub, ceil, max, min = struct.unpack, struct.pack, string.sub, math.ceil, math.max, math.min
 -- without the name, which follows
 local PLAN, PLAN_SIZE = '>BBBBI4I7I7I7Bc0', 30
@@ -108,16 +109,18 @@ local FULL = '>c1dI4d'
 -- request. All else is below, and decides the same. The meters are read from the last one on, because only their ends are known.
 local is_usual = operation == 'spend' or (operation == 'lease' and tonumber(ARGV[6]) <= units)
 if is_usual and units > 0 and not is_new_plan and not has_calls then
-  local number, places = string.byte(plan), nil
+  local number = string.byte(plan)
+  -- for several quotas: where each begins in the plan, what it counts before, and the marks, with what it counts after
+  local places, befores, afters
   if number > 1 then
     local place = 2
-    places = {}
+    places, befores, afters = { 0, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0, 0 }, { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
     for i = 1, number do
       places[i] = place
       place = place + PLAN_SIZE + string.byte(plan, place + PLAN_SIZE - 1)
     end
   end
-  local ends, idle, meters, marks, counts, counts_before = stored and #stored, now, '', '', '', ''
+  local ends, idle, meters = stored and #stored, now, ''
   local refused, refused_left, refused_reset, least_number, least, least_reset, least_whole, only_mark
   for i = number, 1, -1 do
     local rule, anon, shadow, _, most, length, fine = unpack('>BBBBI4I7I7', plan, places and places[i] or 2)
@@ -163,7 +166,7 @@ if is_usual and units > 0 and not is_new_plan and not has_calls then
           end
         end
         meter = (stored and sub(stored, from, to - 1) or '')
-          .. pack('>I7I6I4I4I2', opened, mark - opened, count + units, after, entries + 1)
+          .. pack('>I7I6I4I4I2', opened, mark - opened, count + units, after, entries + 1) .. meters
         last = mark + length
       end
     elseif rule == SMOOTH then
@@ -176,7 +179,7 @@ if is_usual and units > 0 and not is_new_plan and not has_calls then
       reset = whole + time_of(units - fine, length)
       if now >= reset then
         whole = max(whole, now) + time_of(units, length)
-        mark, meter, last = whole + moved_up, pack('>dd', whole, moved_up), whole
+        mark, meter, last = whole + moved_up, pack('>dd', whole, moved_up) .. meters, whole
         after = units_of(whole - now, length, 0)
       end
       local used = units_of(whole - now, length, ROUNDING)
@@ -193,11 +196,11 @@ if is_usual and units > 0 and not is_new_plan and not has_calls then
       if left < 0 then
         left = most - count
       else
-        mark, meter, last = reset, pack('>dI4', reset, after), reset + min(length, KEPT)
+        mark, meter, last = reset, pack('>dI4', reset, after) .. meters, reset + min(length, KEPT)
       end
     end
     left = max(left, 0)
-    if number > 1 then counts_before = pack('>I4', before) .. counts_before end
+    if befores then befores[i] = before end
     if not mark then
       -- the one that refuses for longest, and the first of those
       if not refused or refused_reset <= reset then refused, refused_left, refused_reset = i, left, reset end
@@ -209,16 +212,13 @@ if is_usual and units > 0 and not is_new_plan and not has_calls then
         if is_whole ~= least_whole then comes_first = is_whole else comes_first = reset >= least_reset end
       end
       if comes_first then least_number, least, least_reset, least_whole = i, left, reset, is_whole end
-      idle = max(idle, last)
-      if number == 1 then
-        meters, only_mark = meter, mark
-      else
-        meters, marks, counts = meter .. meters, pack('>d', mark) .. marks, pack('>I4', after) .. counts
-      end
+      idle, meters = max(idle, last), meter
+      if afters then afters[i], afters[number + i] = mark, after else only_mark = mark end
     end
   end
   if is_usual and refused then
-    return pack(REFUSED, 'r', now, refused, refused_left, max(refused_reset - now, 0)) .. counts_before
+    local reply = pack(REFUSED, 'r', now, refused, refused_left, max(refused_reset - now, 0))
+    return befores and reply .. pack('>' .. sub('I4I4I4I4I4I4', 1, 2 * number), spread(befores)) or reply
   end
   if is_usual then
     local head = stored and sub(stored, 1, HEAD_SIZE + #plan) or pack(HEAD, now, 0, 0) .. plan
@@ -228,7 +228,8 @@ if is_usual and units > 0 and not is_new_plan and not has_calls then
     if only_mark then
       return pack('>c1dBI4ddBI4dI4dd', 'a', now, 1, least, least_reset, generation, 0, 0, 0, units, 0, only_mark)
     end
-    return pack(ADMITTED, 'a', now, least_number, least, least_reset, generation, 0, 0, 0, units, 0) .. marks .. counts
+    return pack(ADMITTED .. sub('dddddd', 1, number) .. sub('I4I4I4I4I4I4', 1, 2 * number), 'a', now, least_number, least,
+      least_reset, generation, 0, 0, 0, units, 0, spread(afters))
   end
 end
 
