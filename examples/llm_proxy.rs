@@ -4,9 +4,10 @@
 //!     cargo run --example llm_proxy
 //!
 //!     curl -iN 'http://127.0.0.1:3000/generate?tokens=50' -H 'x-api-key: demo-key'   # then press Ctrl-C
+//!     curl -i 'http://127.0.0.1:3000/generate?model=broken' -H 'x-api-key: demo-key'   # costs nothing
 //!     curl http://127.0.0.1:3000/left
 //!
-//! The model is a task of this process. It sends a line with one token every 20 milliseconds.
+//! The model is a task of this process. It sends a line with one token every 50 milliseconds, and its answers have 40.
 
 #![expect(clippy::print_stdout, reason = "prints its address")]
 
@@ -53,6 +54,8 @@ fn app() -> Result<Router, Box<dyn Error>> {
     // a request is admitted if the tokens that it asks for are left. It pays for those that were sent
     let limit = RateLimitLayer::new(keys, limiter.clone())
         .respond_with(ProblemJson)
+        // a model that fails before its first token costs nothing. Without this, it would cost the estimate
+        .charge_if(|status, _| status.is_success())
         .tracking_bodies()
         .metered(100, AT_MOST)
         .estimate(|head| tokens(head.uri()))
@@ -80,14 +83,23 @@ async fn left(State(limiter): State<Limiter>) -> String {
 }
 
 fn tokens(uri: &Uri) -> u32 {
-    let asked = uri.query().and_then(|query| query.strip_prefix("tokens="));
-    asked.and_then(|asked| asked.parse().ok()).map_or(100, |tokens: u32| tokens.clamp(1, AT_MOST))
+    parameter(uri, "tokens=").and_then(|asked| asked.parse().ok()).map_or(100, |tokens: u32| tokens.clamp(1, AT_MOST))
+}
+
+fn parameter<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
+    uri.query()?.split('&').find_map(|parameter| parameter.strip_prefix(name))
 }
 
 // ---- the model
 
-async fn generate(uri: Uri) -> Body {
-    Body::new(Answer { left: tokens(&uri), pace: interval(Duration::from_millis(20)) })
+/// The tokens of each answer.
+const ANSWER: u32 = 40;
+
+async fn generate(uri: Uri) -> Result<Body, StatusCode> {
+    if parameter(&uri, "model=") == Some("broken") {
+        return Err(StatusCode::BAD_GATEWAY);
+    }
+    Ok(Body::new(Answer { left: tokens(&uri).min(ANSWER), pace: interval(Duration::from_millis(50)) }))
 }
 
 struct Answer {

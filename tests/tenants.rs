@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use http::{Request, request::Builder};
 use tollgate::{
-    ApiKeys, ClientIp, ConfigError, Head, PeerAddr, Tenant, TenantSource,
+    ApiKeys, ClientIp, ConfigError, Head, PeerAddr, SecretDigest, Tenant, TenantSource,
     tenant::{ExtensionTenant, HeaderTenant, HostTenant, PathTenant, TenantError},
 };
 
@@ -47,6 +47,12 @@ fn an_api_key_takes_precedence_over_an_address() -> Result<(), ConfigError> {
     assert_eq!(find(&source, request().header("x-api-key", "demo-acme-key")), "401");
     keys.insert("rotated", Tenant::parse("acme").unwrap())?;
     assert_eq!(find(&source, request().header("x-api-key", "rotated")), "acme");
+    let before = keys.insert_digest(SecretDigest::of_secret("rotated"), Tenant::parse("globex").unwrap());
+    assert_eq!(before.unwrap().as_str(), "acme", "it is the same key");
+    assert_eq!(find(&source, request().header("x-api-key", "rotated")), "globex");
+    keys.insert_digest(SecretDigest::of_secret("stored"), Tenant::parse("acme").unwrap());
+    assert_eq!(find(&source, request().header("x-api-key", "stored")), "acme");
+    assert_eq!(find(&source, request().header("x-api-key", "unknown")), "401");
     Ok(())
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::*;
 
-async fn generate(proxy: &Example, tokens: u32) -> Wire {
+async fn generate(proxy: &Example, query: &str) -> Wire {
     let mut wire = proxy.wire().await;
-    let head = format!("GET /generate?tokens={tokens} HTTP/1.1\r\nhost: localhost\r\nx-api-key: demo-key\r\n\r\n");
+    let head = format!("GET /generate?{query} HTTP/1.1\r\nhost: localhost\r\nx-api-key: demo-key\r\n\r\n");
     wire.send(&head).await;
     wire
 }
@@ -16,42 +16,54 @@ async fn tokens_left(proxy: &Example) -> u32 {
     body(&answer).trim().strip_prefix("tokens: ").unwrap().parse().unwrap()
 }
 
-/// Waits until no estimate of an open answer counts, which this many are left with.
-async fn wait_until_left(proxy: &Example, expected: impl Fn(u32) -> bool) -> u32 {
+/// Waits until an answer is over, whose estimate has left this many, and returns how many are left then.
+async fn left_after(proxy: &Example, estimated: u32) -> u32 {
     let waits = async {
         loop {
-            let left = tokens_left(proxy).await;
-            if expected(left) {
-                return left;
+            match tokens_left(proxy).await {
+                left if left == estimated => tokio::time::sleep(Duration::from_millis(5)).await,
+                left => return left,
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(30), waits).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_in_the_middle_of_an_answer_pays_for_what_it_got() {
+async fn an_answer_pays_for_its_tokens_and_not_for_the_estimate() {
     let proxy = Example::start("llm_proxy", &["127.0.0.1:0"]).await;
-    let mut whole = generate(&proxy, 3).await;
+    let mut whole = generate(&proxy, "tokens=500").await;
     let head = whole.until("\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     assert_eq!(header(&head, "x-ratelimit-limit"), Some("1000"));
-    assert_eq!(header(&head, "x-ratelimit-remaining"), Some("997"));
+    assert_eq!(header(&head, "x-ratelimit-remaining"), Some("500"));
+    assert_eq!(tokens_left(&proxy).await, 500, "the estimate counts while the answer streams");
     // the last chunk
     let tokens = whole.until("\r\n0\r\n\r\n").await;
-    assert_eq!(tokens.matches("token").count(), 3);
-    assert_eq!(wait_until_left(&proxy, |left| left == 997).await, 997);
+    assert_eq!(tokens.matches("token").count(), 40);
+    assert_eq!(left_after(&proxy, 500).await, 960);
+}
 
-    let mut cut = generate(&proxy, 500).await;
+#[tokio::test]
+async fn a_client_that_hangs_up_in_the_middle_of_an_answer_pays_for_what_it_got() {
+    let proxy = Example::start("llm_proxy", &["127.0.0.1:0"]).await;
+    let mut cut = generate(&proxy, "tokens=500").await;
+    let mut received = 0;
     for _ in 0..5 {
-        cut.until("}\n").await;
+        received += cut.until("}\n").await.matches("token").count();
     }
-    assert_eq!(tokens_left(&proxy).await, 497, "the estimate counts while the answer streams");
-    drop(cut);
-    let left = wait_until_left(&proxy, |left| left > 497).await;
-    // a few tokens may have been on their way
-    assert!((900..=992).contains(&left), "{left}");
+    // some tokens may be on their way
+    received += cut.hang_up().await.matches("token").count();
+    assert!((5..40).contains(&received), "{received}");
+    assert_eq!(left_after(&proxy, 500).await, 1_000 - u32::try_from(received).unwrap());
+}
+
+#[tokio::test]
+async fn a_model_that_fails_before_its_first_token_costs_nothing() {
+    let proxy = Example::start("llm_proxy", &["127.0.0.1:0"]).await;
+    let failed = generate(&proxy, "tokens=500&model=broken").await.answer(false).await;
+    assert_eq!(status(&failed), 502);
+    assert_eq!(tokens_left(&proxy).await, 1_000);
 }
 
 #[tokio::test]
@@ -59,11 +71,11 @@ async fn a_third_answer_at_the_same_time_is_refused() {
     let proxy = Example::start("llm_proxy", &["127.0.0.1:0"]).await;
     let mut open = Vec::new();
     for _ in 0..2 {
-        let mut wire = generate(&proxy, 100).await;
+        let mut wire = generate(&proxy, "tokens=100").await;
         assert!(wire.until("\r\n\r\n").await.starts_with("HTTP/1.1 200"));
         open.push(wire);
     }
-    let refused = generate(&proxy, 100).await.answer(false).await;
+    let refused = generate(&proxy, "tokens=100").await.answer(false).await;
     assert_eq!((status(&refused), header(&refused, "retry-after")), (429, Some("1")));
     assert_eq!(json(&refused)["violated-policies"], serde_json::json!(["concurrent"]));
 }

@@ -277,8 +277,12 @@ async fn a_shadow_quota_logs_and_marks_requests_it_would_refuse() {
         send(&layer, 200).await;
         engine.clock().advance(30 * SECOND);
         assert_eq!(header(&send(&layer, 200).await.1, "x-ratelimit-would-refuse"), None);
+        // the next one would be refused, and the header names the quota unless it is switched off
+        assert_eq!(header(&send(&layer, 200).await.1, "x-ratelimit-would-refuse"), Some("trial"));
         let hidden = layer.headers(HeaderStyle::new().without_shadow());
-        assert_eq!(header(&send(&hidden, 200).await.1, "x-ratelimit-would-refuse"), None);
+        let (_, headers) = send(&hidden, 200).await;
+        assert_eq!(header(&headers, "x-ratelimit-would-refuse"), None);
+        assert_eq!(header(&headers, "x-ratelimit-limit"), shown[0], "other headers stay");
     }
 }
 

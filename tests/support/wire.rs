@@ -42,6 +42,14 @@ impl Wire {
         sorted(&format!("{head}{}", String::from_utf8(body).unwrap()).replace("\r\n", "\n"))
     }
 
+    /// Ends the connection as a client does that hangs up, and returns what was still on its way.
+    pub(crate) async fn hang_up(mut self) -> String {
+        self.0.get_mut().shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        timeout(Duration::from_secs(60), self.0.read_to_end(&mut rest)).await.unwrap().unwrap();
+        String::from_utf8(rest).unwrap()
+    }
+
     /// Reads up to and including this text. Fails if it takes too long.
     pub(crate) async fn until(&mut self, end: &str) -> String {
         let mut text = String::new();
