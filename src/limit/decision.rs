@@ -97,7 +97,7 @@ impl Decision {
 }
 
 /// A request to spend units.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ask {
     pub(super) units: u32,
     /// Whether the request must leave what is reserved for others, because it has not proved its tenant.
@@ -140,7 +140,7 @@ impl Ask {
 const LONGEST_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The call that an admission opens. It counts until it ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CallAsk {
     /// Nothing tracks when the request ends. A plan that counts open calls refuses it.
     Untracked,

@@ -117,6 +117,7 @@ mod headers;
 mod hold;
 mod layer;
 mod limiter;
+mod line;
 mod pass;
 mod plan;
 mod plans;
@@ -125,7 +126,6 @@ mod report;
 #[cfg(feature = "redis")]
 pub(crate) mod shared;
 mod tracking;
-mod usage;
 mod waiting;
 
 pub use self::plans::source::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};

@@ -59,6 +59,7 @@ impl RateLimitGate {
         #[cfg(feature = "redis")]
         if let Some(shared) = &self.limiter.shared {
             let mut decision = shared.check_in_plan(&key, ask).await;
+            self.limiter.local.report(&decision, &key, ask.units);
             return self.pass_or_reject(name, self.limiter.local.key(name), ask, &mut decision, extension);
         }
         self.charge_in_memory(name, ask, extension)
