@@ -102,22 +102,22 @@ impl AnyLimiter {
     /// # Errors
     ///
     /// Returns an error if the plan of the key can't be looked up.
-    pub(super) async fn decide_or_wait(
+    pub(super) async fn decide_or_wait<'a>(
         &self,
         key: &LimitKey,
         ask: Ask,
-        begin: impl FnOnce(&Decision) -> Option<Wait>,
+        begin: impl FnOnce(&Decision) -> Option<Wait<'a>>,
     ) -> Result<Decision, PlanUnavailable> {
         let mut decision = self.decide(key, ask).await?;
         if let Some(wait) = begin(&decision) {
             decision = Box::pin(self.wait(key, ask, wait)).await?;
         }
-        self.local.report(&decision, key, ask.units);
+        self.local.report(&decision, key, ask);
         Ok(decision)
     }
 
     /// Asks again whenever units come back, until the key is admitted or that is useless.
-    async fn wait(&self, key: &LimitKey, ask: Ask, mut wait: Wait) -> Result<Decision, PlanUnavailable> {
+    async fn wait(&self, key: &LimitKey, ask: Ask, mut wait: Wait<'_>) -> Result<Decision, PlanUnavailable> {
         let place = self.local.lines().join(key, ask);
         // at the deadline, everyone asks for the last time
         let _first = timeout_at(wait.deadline, place.be_first()).await;

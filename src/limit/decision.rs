@@ -104,7 +104,8 @@ pub(super) struct Ask {
     pub(super) is_anonymous: bool,
     /// Whether the spend may be refunded.
     pub(super) refundable: bool,
-    /// Whether the request can wait until the plan of its tenant is looked up.
+    /// Whether the request can wait until the plan of its tenant is looked up, or until units come back. Its refusal is not
+    /// reported.
     pub(super) can_wait: bool,
     /// Whether a shared server has admitted the request, so that it is charged even if it does not fit.
     pub(super) is_admitted: bool,

@@ -273,7 +273,7 @@ impl Limiter {
     pub(super) fn check_key(&self, key: TenantKey<'_>, ask: Ask, decision: &mut Decision) -> Result<(), Undecided> {
         let context = self.context();
         self.decide(key, ask, context, decision)?;
-        self.0.report.decision(decision, ask.units, || key.limit_key().ok(), context.now);
+        self.0.report.decision(decision, ask, || key.limit_key().ok(), context.now);
         Ok(())
     }
 
@@ -319,9 +319,9 @@ impl Limiter {
     }
 
     /// Reports a decision that was made without a report.
-    pub(super) fn report(&self, decision: &Decision, key: &LimitKey, units: u32) {
-        let report = &self.0.report;
-        report.decision(decision, units, || Some(key.clone()), report.clock.now());
+    pub(super) fn report(&self, decision: &Decision, key: &LimitKey, ask: Ask) {
+        let (report, ask) = (&self.0.report, Ask { can_wait: false, ..ask });
+        report.decision(decision, ask, || Some(key.clone()), report.clock.now());
     }
 
     /// Returns the callers that wait until they are admitted.
@@ -386,7 +386,7 @@ impl Limiter {
         let Inner { engine, report, .. } = &*self.0;
         let is_refused = engine.plans.plan(key).counts_calls();
         if is_refused {
-            report.decision(&Decision::UNTRACKED, 0, || Some(key.clone()), report.clock.now());
+            report.decision(&Decision::UNTRACKED, Ask::new(0, false), || Some(key.clone()), report.clock.now());
         }
         is_refused
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Mutex as FairMutex, MutexGuard},
+    sync::{Mutex as FairMutex, MutexGuard, Semaphore, SemaphorePermit},
     time::Instant,
 };
 
@@ -68,17 +68,18 @@ impl Drop for LinePlace<'_> {
 }
 
 /// When a refused caller asks again, and until when it waits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wait {
+pub(super) struct Wait<'a> {
     pub(super) until: Instant,
     pub(super) deadline: Instant,
+    /// The place of a request in its layer.
+    _place: Option<SemaphorePermit<'a>>,
 }
 
-impl Wait {
+impl Wait<'_> {
     /// Begins to wait after this decision, for at most so long. Returns `None` if that is useless.
     pub(super) fn begin(decision: &Decision, at_most: Duration) -> Option<Self> {
         let now = Instant::now();
-        Self { until: now, deadline: now + at_most.min(LONGEST_WAIT) }.after(decision)
+        Self { until: now, deadline: now + at_most.min(LONGEST_WAIT), _place: None }.after(decision)
     }
 
     /// Waits on after this decision. Returns `None` if it admits, or if no retry before the deadline helps.
@@ -87,6 +88,20 @@ impl Wait {
         let longest = if standing.is_exact() { LONGEST_WAIT } else { WHILE_CALLS_ARE_OPEN };
         let until = Instant::now() + standing.time_until_reset().clamp(SHORTEST_PAUSE, longest);
         (until <= self.deadline).then_some(Self { until, ..self })
+    }
+}
+
+/// How long the requests of a layer wait, and how many at the same time.
+pub(super) struct Waiting {
+    pub(super) at_most: Duration,
+    pub(super) places: Semaphore,
+}
+
+impl Waiting {
+    /// Begins a wait after this decision. Returns `None` if that is useless, or if there is no place.
+    pub(super) fn begin(&self, decision: &Decision) -> Option<Wait<'_>> {
+        let wait = Wait::begin(decision, self.at_most)?;
+        Some(Wait { _place: Some(self.places.try_acquire().ok()?), ..wait })
     }
 }
 

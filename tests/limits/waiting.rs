@@ -2,6 +2,8 @@
 //! limiter follows it.
 
 use std::{
+    convert::Infallible,
+    future::{Ready, ready},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -9,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use http::{Request, Response, StatusCode};
 use proptest::{collection::vec, prelude::*};
 use tokio::{
     runtime::Builder,
@@ -16,11 +19,13 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tollgate::{
-    EventLog, Limiter, Plan, Plans, Quota,
+    EventLog, LimitKey, Limiter, Plan, Plans, Quota, RateLimitLayer,
     clock::{Clock, Moment, UnixTime},
     event::{EventKind, Query},
-    limit::{Decision, RefusalReason},
+    limit::{CachedPlans, Decision, HeaderStyle, PlanSource, RefusalReason},
+    tenant::HeaderTenant,
 };
+use tower::{Layer, Service, ServiceExt, service_fn, util::ServiceFn};
 
 use crate::engine::tenant;
 
@@ -187,6 +192,134 @@ async fn while_open_calls_block_it_asks_ten_times_a_second() {
         hold.commit(0);
     });
     assert!(decision.is_admitted() && world.passed() - began <= Duration::from_millis(1_101));
+}
+
+// ---- layers
+
+type Served = Result<Response<String>, Infallible>;
+
+fn serve(_: Request<()>) -> Ready<Served> {
+    ready(Ok(Response::new(String::from("served"))))
+}
+
+type Serving = ServiceFn<fn(Request<()>) -> Ready<Served>>;
+
+/// Sends a request of acme through this layer.
+async fn send<L, B>(layer: &L, content_type: &str) -> Response<B>
+where
+    L: Layer<Serving>,
+    L::Service: Service<Request<()>, Response = Response<B>, Error = Infallible>,
+{
+    let request = Request::get("/").header("x-tenant", "acme").header("content-type", content_type).body(()).unwrap();
+    layer.layer(service_fn(serve as fn(_) -> _)).oneshot(request).await.unwrap()
+}
+
+impl World {
+    /// Returns a layer whose requests wait for at most 25 seconds.
+    fn layer(&self, most_waiting: usize) -> RateLimitLayer {
+        let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), self.limiter.clone());
+        layer.waiting(25 * SECOND, most_waiting)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_requests_wait_but_only_so_many_at_the_same_time() {
+    let world = World::new(ten_seconds(1));
+    let layer = world.layer(3);
+    let at = async || {
+        let response = send(&layer.clone(), "").await;
+        (response.status(), header(&response, "retry-after"), world.passed().as_secs())
+    };
+    let answers: [_; 5] = tokio::join!(at(), at(), at(), at(), at()).into();
+    let limited = |seconds: &str, at| (StatusCode::TOO_MANY_REQUESTS, Some(seconds.to_owned()), at);
+    let expected = [served(0), served(10), served(20), limited("10", 20), limited("10", 0)];
+    assert_eq!(answers, expected);
+    assert_eq!(world.refusals(), 2, "each of them once");
+}
+
+fn served(at: u64) -> (StatusCode, Option<String>, u64) {
+    (StatusCode::OK, None, at)
+}
+
+fn header<B>(response: &Response<B>, name: &str) -> Option<String> {
+    Some(response.headers().get(name)?.to_str().unwrap().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_client_disconnects_leaves_its_place_and_is_charged_nothing() {
+    let world = World::new(ten_seconds(1));
+    let layer = world.layer(1);
+    assert_eq!(send(&layer, "").await.status(), StatusCode::OK);
+    for _ in 0..3 {
+        assert!(timeout(3 * SECOND, send(&layer, "")).await.is_err(), "it waits");
+    }
+    sleep(2 * SECOND).await;
+    assert_eq!((world.remaining(), world.refusals()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_has_waited_is_answered_as_any_other() {
+    let shadow = Quota::per_hour(2).unwrap().with_name("trial").unwrap().shadow();
+    let world = World::new(Plan::new([ten_seconds(2), shadow]).unwrap());
+    let layer = world.layer(9).charge_if(|status, _| status.is_success()).cost(|_| 2);
+    let free = world.layer(9).charge_if(|_, _| false).headers(HeaderStyle::new().ietf_draft_10());
+    assert_eq!(send(&layer, "").await.status(), StatusCode::OK);
+    // refunded after the wait
+    let response = send(&free, "").await;
+    assert_eq!((world.passed().as_secs(), world.remaining()), (10, 2));
+    assert_eq!(header(&response, "x-ratelimit-would-refuse").as_deref(), Some("trial"));
+    assert!(header(&response, "ratelimit").unwrap().contains("r=2"), "{:?}", response.headers());
+    assert_eq!(world.refusals(), 1, "of the shadow quota");
+    assert!(world.check(2).is_admitted());
+    world.limiter.plans().set_default(Quota::new(2, MINUTE).unwrap());
+    let response = send(&layer, "application/grpc").await;
+    assert_eq!((response.status(), header(&response, "grpc-status").as_deref()), (StatusCode::OK, Some("8")));
+    assert_eq!(world.passed().as_secs(), 10, "the reset is too late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_the_end_of_an_open_call() {
+    let world = World::new(Quota::concurrent(1).unwrap());
+    let layer = world.layer(9).tracking_bodies();
+    let first = send(&layer, "").await;
+    let second = async { (send(&layer, "").await.status(), world.passed()) };
+    let end = async {
+        sleep(SECOND).await;
+        drop(first.into_body());
+    };
+    let ((status, at), ()) = tokio::join!(second, end);
+    assert!(status == StatusCode::OK && at >= SECOND && at <= Duration::from_millis(1_101), "{at:?}");
+    assert_eq!((world.remaining(), world.refusals()), (1, 0), "its body has ended");
+    // an estimate
+    let world = World::new(ten_seconds(10));
+    let layer = world.layer(9).tracking_bodies().metered(10, 10);
+    let first = send(&layer, "").await;
+    let second = async { (send(&layer, "").await.status(), world.passed().as_secs()) };
+    let (answer, ()) = tokio::join!(second, async { drop(first.into_body()) });
+    assert_eq!(answer, (StatusCode::OK, 10));
+}
+
+struct Slow;
+
+impl PlanSource for Slow {
+    type Error = Infallible;
+
+    async fn plan(&self, _: &LimitKey) -> Result<Option<Plan>, Infallible> {
+        yield_now().await;
+        Ok(Some(ten_seconds(1).into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_its_plan_and_then_for_units() {
+    let clock = PausedClock { began: Instant::now(), reads: Arc::default() };
+    let builder = Limiter::builder(Plans::new(Plan::denied())).plan_source(CachedPlans::new(Slow));
+    let limiter = builder.clock(clock.clone()).build().unwrap();
+    let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter).waiting(25 * SECOND, 9);
+    let at = async || (send(&layer, "").await.status(), clock.began.elapsed().as_secs());
+    let mut answers: [_; 3] = tokio::join!(at(), at(), at()).into();
+    answers.sort();
+    assert_eq!(answers, [0, 10, 20].map(|at| (StatusCode::OK, at)));
 }
 
 proptest! {

@@ -228,7 +228,7 @@ impl SharedLimiter {
             return Decision::UNAVAILABLE;
         }
         let decision = self.check_in_plan(tenant, ask).await;
-        self.local().report(&decision, tenant, ask.units);
+        self.local().report(&decision, tenant, ask);
         decision
     }
 
