@@ -89,7 +89,7 @@ impl AnyLimiter {
         self.local.plans()
     }
 
-    /// Decides like [`check`](Self::check), but waits if units come back in time; see [`Limiter::until_ready`].
+    /// Decides like [`check`](Self::check), but waits for units to come back; see [`Limiter::until_ready`].
     pub async fn until_ready(&self, key: &LimitKey, units: u32, at_most: Duration) -> Decision {
         let ask = Ask { refundable: true, ..Ask::new(units, false) };
         let decided = self.decide_or_wait(key, ask, |decision| Wait::begin(decision, at_most));
@@ -162,16 +162,16 @@ impl AnyLimiter {
 }
 
 impl Limiter {
-    /// Decides like [`check`](Self::check), but waits if units come back in time, at most so long.
+    /// Decides like [`check`](Self::check), but waits up to `at_most` for units to come back.
     ///
     /// Returns the refusal at once if a retry can't be admitted in that time. Otherwise it waits for the
-    /// [reset](Standing::reset) and asks again. Units are charged once, with the admission: a call that waits is charged
-    /// nothing, and neither is one that is dropped. Only the last decision is an event.
+    /// [reset](Standing::reset) and tries again. Units are charged once, at admission. A call is charged nothing while it
+    /// waits, or if it is dropped. Only the last decision is reported as an event.
     ///
-    /// Calls for the same key and the same units wait in line, and the first of them asks again. A call that has not waited
-    /// can be admitted before them. While open calls block, it asks again ten times a second.
+    /// Calls with the same key and the same units wait in line. A new call can be admitted before those that wait. While
+    /// [open calls](Hold) block, it tries again ten times a second.
     ///
-    /// Looks up the plan first, as [`load_plan`](Self::load_plan) does. Call it in a tokio runtime with timers.
+    /// Looks up the plan first, as [`load_plan`](Self::load_plan) does. Needs a tokio runtime with timers.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -194,7 +194,7 @@ impl Limiter {
 
 #[cfg(feature = "redis")]
 impl SharedLimiter {
-    /// Decides like [`check`](Self::check), but waits if units come back in time; see [`Limiter::until_ready`].
+    /// Decides like [`check`](Self::check), but waits for units to come back; see [`Limiter::until_ready`].
     ///
     /// A call that is dropped while the server decides may stay charged.
     pub async fn until_ready(&self, key: &LimitKey, units: u32, at_most: Duration) -> Decision {

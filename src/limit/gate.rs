@@ -386,7 +386,7 @@ pub(super) fn no_plan() -> Rejection {
     Rejection::new(RejectionKind::Unavailable, "the plan of this tenant is unavailable for now")
 }
 
-/// The pending decision on a request that waits for the plan of its tenant, for a shared limiter, or for units.
+/// The pending decision on a request that waits, for example for a plan or a shared limiter.
 ///
 /// Boxed, because few requests wait, and in a mutex that is never locked, so that it is `Sync`.
 pub struct RateLimitFuture(Mutex<Pin<Box<Deciding>>>);

@@ -97,15 +97,15 @@ impl<R> RateLimitLayer<R> {
         pub fn cost(cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) { gate.cost: Some(Arc::new(cost)) }
     }
 
-    /// Lets refused requests wait until units come back, at most so long and at most so many at the same time. By default,
-    /// no request waits.
+    /// Lets refused requests wait up to `at_most` for units to come back. At most `most_waiting` requests wait at the same
+    /// time, in all clones of the layer together. By default, no request waits.
     ///
-    /// A request gets its 429 at once if the reset is too late, or if as many others wait. All clones of the layer count
-    /// together. Only the last decision is an event, as in [`Limiter::until_ready`](super::Limiter::until_ready). If the
-    /// client disconnects, the request does not wait any more, and is charged nothing.
+    /// A request gets its 429 at once if its reset is too late, or if too many others are waiting. Only the
+    /// last decision is reported as an event. If the client disconnects, the wait ends and nothing is charged, unless a
+    /// shared server is deciding at that moment. See also [`Limiter::until_ready`](super::Limiter::until_ready).
     ///
     /// While a request waits, it keeps what the inner service has reserved for it, such as a permit of tower's
-    /// `ConcurrencyLimit`. Call it in a tokio runtime with timers.
+    /// `ConcurrencyLimit`. Needs a tokio runtime with timers.
     ///
     /// ```
     /// # use std::time::Duration;

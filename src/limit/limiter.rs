@@ -321,7 +321,8 @@ impl Limiter {
     /// Reports a decision that was made without a report.
     pub(super) fn report(&self, decision: &Decision, key: &LimitKey, ask: Ask) {
         let (report, ask) = (&self.0.report, Ask { can_wait: false, ..ask });
-        report.decision(decision, ask, || Some(key.clone()), report.clock.now());
+        let now = decision.standing().map_or_else(|| report.clock.now(), Standing::now);
+        report.decision(decision, ask, || Some(key.clone()), now);
     }
 
     /// Returns the callers that wait until they are admitted.

@@ -23,12 +23,12 @@ const WHILE_CALLS_ARE_OPEN: Duration = Duration::from_millis(100);
 /// As long as a wait for good. The end of a longer one could overflow.
 const LONGEST_WAIT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
-/// Those that wait. Those that ask for the same stand in line, and only the first of them asks again when units come back. If
-/// all did, a thousand waiting callers would ask a thousand times for each unit.
+/// Waiting callers. Those with the same key and ask form a line, and only its first one asks again when units come back. If all
+/// did, a thousand callers would ask a thousand times for each unit.
 #[derive(Debug, Default)]
 pub(super) struct Lines(Mutex<HashMap<(LimitKey, Ask), Line>>);
 
-/// A line, and how many stand in it.
+/// A line, and its length.
 type Line = (Arc<FairMutex<()>>, usize);
 
 /// A place in a line. Dropping it leaves the line.
@@ -42,8 +42,8 @@ impl Lines {
     pub(super) fn join(&self, key: &LimitKey, ask: Ask) -> LinePlace<'_> {
         let asks_for = (key.clone(), ask);
         let mut lines = lock(&self.0);
-        let (line, standing) = lines.entry(asks_for.clone()).or_default();
-        *standing += 1;
+        let (line, length) = lines.entry(asks_for.clone()).or_default();
+        *length += 1;
         LinePlace { lines: self, asks_for, line: Arc::clone(line) }
     }
 }
@@ -58,9 +58,9 @@ impl LinePlace<'_> {
 impl Drop for LinePlace<'_> {
     fn drop(&mut self) {
         let mut lines = lock(&self.lines.0);
-        if let Some((_, standing)) = lines.get_mut(&self.asks_for) {
-            *standing -= 1;
-            if *standing == 0 {
+        if let Some((_, length)) = lines.get_mut(&self.asks_for) {
+            *length -= 1;
+            if *length == 0 {
                 lines.remove(&self.asks_for);
             }
         }
@@ -76,13 +76,13 @@ pub(super) struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Begins to wait after this decision, for at most so long. Returns `None` if that is useless.
+    /// Begins a wait of at most this time after a decision. Returns `None` if that is useless.
     pub(super) fn begin(decision: &Decision, at_most: Duration) -> Option<Self> {
         let now = Instant::now();
         Self { until: now, deadline: now + at_most.min(LONGEST_WAIT), _place: None }.after(decision)
     }
 
-    /// Waits on after this decision. Returns `None` if it admits, or if no retry before the deadline helps.
+    /// Continues the wait after another decision. Returns `None` if it admits, or if no retry before the deadline helps.
     pub(super) fn after(self, decision: &Decision) -> Option<Self> {
         let standing = decision.standing().filter(|_| decision.refused == Some(RefusalReason::Spent))?;
         let longest = if standing.is_exact() { LONGEST_WAIT } else { WHILE_CALLS_ARE_OPEN };
