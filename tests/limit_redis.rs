@@ -39,7 +39,7 @@ use tollgate::{
     tenant::{HeaderTenant, Standing},
     testing::ManualClock,
 };
-use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -115,6 +115,46 @@ async fn nodes_share_one_budget() {
         // cleared by one, free for all
         nodes[0].reset(&acme()).await.unwrap();
         assert_eq!(nodes[1].check(&acme(), 1).await.standing().unwrap().remaining(), 99);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_on_several_nodes_wait_until_units_come_back() {
+    const LIMIT: usize = 4;
+    let window = Duration::from_millis(500);
+    for server in RedisServer::each(&[]) {
+        let quotas = || Plans::new(Quota::new(LIMIT as u32, window).unwrap());
+        let one = Limiter::redis(config(&server.url()), quotas()).connect().await.unwrap();
+        let other = Limiter::leased(config(&server.url()), quotas()).connect().await.unwrap();
+        let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), other.clone()).waiting(HOUR, 9);
+        let (mut calls, began) = (JoinSet::new(), Instant::now());
+        for number in 0..3 * LIMIT {
+            let (one, layer) = (one.clone(), layer.clone());
+            calls.spawn(async move {
+                let is_admitted = if number % 2 == 0 {
+                    one.until_ready(&acme(), 1, HOUR).await.is_admitted()
+                } else {
+                    let service = service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
+                    let request = Request::get("/").header("x-tenant", "acme").body(()).unwrap();
+                    layer.layer(service).oneshot(request).await.unwrap().status() == StatusCode::OK
+                };
+                (is_admitted, began.elapsed())
+            });
+        }
+        let mut admitted = timeout(Duration::from_secs(20), calls.join_all()).await.unwrap();
+        admitted.sort_by_key(|(_, at)| *at);
+        assert!(admitted.iter().all(|(is_admitted, _)| *is_admitted));
+        // the reply to the last one of a window arrives after the server has decided, and the first one was decided after it began
+        assert!(admitted[LIMIT].1 >= window && admitted[2 * LIMIT].1 >= 2 * window, "{admitted:?}");
+        // useless
+        assert!(!one.until_ready(&acme(), 1, Duration::ZERO).await.is_admitted());
+        assert_eq!(one.until_ready(&acme(), 5, HOUR).await.refusal_reason(), Some(RefusalReason::Impossible));
+        other.close().await;
+        // the fallback
+        drop(server);
+        for _ in 0..2 * LIMIT {
+            assert!(in_time(one.until_ready(&acme(), 1, HOUR)).await.is_admitted());
+        }
     }
 }
 

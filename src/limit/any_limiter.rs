@@ -2,16 +2,22 @@
 
 use std::time::Duration;
 
+use tokio::time::{sleep_until, timeout_at};
+
 #[cfg(feature = "redis")]
 use super::shared::SharedLimiter;
 use super::{
-    decision::{Decision, Spend},
+    decision::{Ask, Decision, Spend},
     error::LimiterError,
     hold::Hold,
     limiter::Limiter,
-    plans::table::Plans,
+    line::Wait,
+    plans::{source::PlanUnavailable, table::Plans},
 };
-use crate::tenant::{LimitKey, Standing};
+use crate::{
+    event::EventServiceBuilder,
+    tenant::{LimitKey, Standing},
+};
 
 /// The limiter of a layer: a [`Limiter`] or, with the feature `redis`, a `SharedLimiter`. Clones share one budget.
 ///
@@ -83,6 +89,58 @@ impl AnyLimiter {
         self.local.plans()
     }
 
+    /// Decides like [`check`](Self::check), but waits for units to come back; see [`Limiter::until_ready`].
+    pub async fn until_ready(&self, key: &LimitKey, units: u32, at_most: Duration) -> Decision {
+        let ask = Ask { refundable: true, ..Ask::new(units, false) };
+        let decided = self.decide_or_wait(key, ask, |decision| Wait::begin(decision, at_most));
+        // boxed, because it has room for the calls of a shared limiter
+        Box::pin(decided).await.unwrap_or(Decision::UNAVAILABLE)
+    }
+
+    /// Decides, and waits if the first decision begins a wait. Reports the last decision.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the plan of the key can't be looked up.
+    pub(super) async fn decide_or_wait<'a>(
+        &self,
+        key: &LimitKey,
+        ask: Ask,
+        begin: impl FnOnce(&Decision) -> Option<Wait<'a>>,
+    ) -> Result<Decision, PlanUnavailable> {
+        let mut decision = self.decide(key, ask).await?;
+        if let Some(wait) = begin(&decision) {
+            decision = Box::pin(self.wait(key, ask, wait)).await?;
+        }
+        self.local.report(&decision, key, ask);
+        Ok(decision)
+    }
+
+    /// Asks again whenever units come back, until the key is admitted or that is useless.
+    async fn wait(&self, key: &LimitKey, ask: Ask, mut wait: Wait<'_>) -> Result<Decision, PlanUnavailable> {
+        let place = self.local.lines().join(key, ask);
+        // at the deadline, everyone asks for the last time
+        let _first = timeout_at(wait.deadline, place.be_first()).await;
+        loop {
+            sleep_until(wait.until).await;
+            let decision = self.decide(key, ask).await?;
+            match wait.after(&decision) {
+                Some(next) => wait = next,
+                None => return Ok(decision),
+            }
+        }
+    }
+
+    /// Looks up the plan and decides. Reports nothing.
+    async fn decide(&self, key: &LimitKey, ask: Ask) -> Result<Decision, PlanUnavailable> {
+        self.local.load_plan(key).await?;
+        #[cfg(feature = "redis")]
+        if let Some(shared) = &self.shared {
+            return Ok(shared.check_in_plan(key, ask).await);
+        }
+        Ok(self.local.check_unreported(key, ask))
+    }
+
     /// Returns a limiter of something else, such as failures of addresses. It is shared if this one is, under keys of its own.
     pub(crate) fn beside(&self, space: &'static str, local: Limiter) -> Self {
         #[cfg(feature = "redis")]
@@ -100,6 +158,58 @@ impl AnyLimiter {
             return shared.refund_later(spend);
         }
         self.local.refund(spend);
+    }
+}
+
+impl Limiter {
+    /// Decides like [`check`](Self::check), but waits up to `at_most` for units to come back.
+    ///
+    /// Returns the refusal at once if a retry can't be admitted in that time. Otherwise it waits for the
+    /// [reset](Standing::reset) and tries again. Units are charged once, at admission. A call is charged nothing while it
+    /// waits, or if it is dropped. Only the last decision is reported as an event.
+    ///
+    /// Calls with the same key and the same units wait in line. A new call can be admitted before those that wait. While
+    /// [open calls](Hold) block, it tries again ten times a second.
+    ///
+    /// Looks up the plan first, as [`load_plan`](Self::load_plan) does. Needs a tokio runtime with timers.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, Plans, Quota, Tenant};
+    ///
+    /// let limiter = Limiter::memory(Plans::new(Quota::new(2, Duration::from_millis(50))?));
+    /// let acme = Tenant::parse("acme")?;
+    /// for _ in 0..4 {
+    ///     // the third call waits
+    ///     assert!(limiter.until_ready(&acme, 1, Duration::from_secs(5)).await.is_admitted());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn until_ready(&self, key: &LimitKey, units: u32, at_most: Duration) -> Decision {
+        AnyLimiter::from(self.clone()).until_ready(key, units, at_most).await
+    }
+}
+
+#[cfg(feature = "redis")]
+impl SharedLimiter {
+    /// Decides like [`check`](Self::check), but waits for units to come back; see [`Limiter::until_ready`].
+    ///
+    /// A call that is dropped while the server decides may stay charged.
+    pub async fn until_ready(&self, key: &LimitKey, units: u32, at_most: Duration) -> Decision {
+        AnyLimiter::from(self.clone()).until_ready(key, units, at_most).await
+    }
+}
+
+impl EventServiceBuilder {
+    /// Shows at `/usage` and on the page what tenants have left in this limiter, and how many requests it admits.
+    ///
+    /// The limiter counts admitted requests under a lock that it takes anyway. A request counts if it spends units of a
+    /// limit, and a refund does not change the count. A `SharedLimiter` shows what this process has admitted, and what
+    /// its server has left as far as this process knows.
+    pub fn limiter(self, limiter: impl Into<AnyLimiter>) -> Self {
+        self.budgets(limiter.into().local)
     }
 }
 

@@ -97,14 +97,15 @@ impl Decision {
 }
 
 /// A request to spend units.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ask {
     pub(super) units: u32,
     /// Whether the request must leave what is reserved for others, because it has not proved its tenant.
     pub(super) is_anonymous: bool,
     /// Whether the spend may be refunded.
     pub(super) refundable: bool,
-    /// Whether the request can wait until the plan of its tenant is looked up.
+    /// Whether the request can wait until the plan of its tenant is looked up, or until units come back. Its refusal is not
+    /// reported.
     pub(super) can_wait: bool,
     /// Whether a shared server has admitted the request, so that it is charged even if it does not fit.
     pub(super) is_admitted: bool,
@@ -140,7 +141,7 @@ impl Ask {
 const LONGEST_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The call that an admission opens. It counts until it ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CallAsk {
     /// Nothing tracks when the request ends. A plan that counts open calls refuses it.
     Untracked,

@@ -14,6 +14,7 @@ use super::{
     decision::{Ask, CallAsk, ChargeRule, Decision, RefusalReason},
     engine::{TenantKey, Undecided},
     headers::{HeaderStyle, IetfPolicy},
+    line::Waiting,
     pass::{Extra, RateLimitPass, Settle},
     tracking::settings::TrackingSettings,
 };
@@ -39,6 +40,8 @@ pub struct RateLimitGate {
     pub(super) extensions: bool,
     /// Set if the layer knows when calls end.
     pub(super) tracking: Option<Arc<TrackingSettings>>,
+    /// Set if refused requests wait.
+    pub(super) waiting: Option<Arc<Waiting>>,
     /// The warning about a missing address is logged once: it is missing in all requests or in none.
     pub(super) warned: Arc<Once>,
 }
@@ -83,6 +86,7 @@ impl RateLimitGate {
             exempt_preflight: false,
             extensions: true,
             tracking: None,
+            waiting: None,
             warned: Arc::new(Once::new()),
         }
     }
@@ -118,7 +122,7 @@ impl RateLimitGate {
         match self.charge_in_memory(name, Ask { can_wait: true, ..ask }, extension) {
             Ok(pass) => MaybeReady::Ready(Ok(pass)),
             Err(Unadmitted::Rejected(rejection)) => MaybeReady::Ready(Err(rejection)),
-            Err(Unadmitted::NeedsPlan) => MaybeReady::Pending(self.charge_later(name, ask)),
+            Err(Unadmitted::MustWait) => MaybeReady::Pending(self.charge_later(name, ask)),
         }
     }
 
@@ -247,7 +251,7 @@ impl RateLimitGate {
         match self.limiter.local.check_key(key, ask, &mut decision) {
             Ok(()) => self.pass_or_reject(name, key, ask, &mut decision, extension),
             Err(Undecided::Name(error)) => Err(Unadmitted::Rejected(self.unusable(&error))),
-            Err(Undecided::NeedsPlan) => Err(Unadmitted::NeedsPlan),
+            Err(Undecided::NeedsPlan) => Err(Unadmitted::MustWait),
         }
     }
 
@@ -262,8 +266,7 @@ impl RateLimitGate {
         extension: &mut Option<RateLimit>,
     ) -> Result<RateLimitPass, Unadmitted> {
         if let Some(reason) = decision.refusal_reason() {
-            let rejection = self.rejection(&name.to_known_key(), reason, decision.standing());
-            return Err(Unadmitted::Rejected(rejection));
+            return Err(self.refuse(&name.to_known_key(), ask, reason, decision));
         }
         if self.extensions {
             let (payer, is_open) = (self.limiter.local.payer_id(key), ask.call.is_tracked());
@@ -280,7 +283,18 @@ impl RateLimitGate {
         Ok(RateLimitPass { values, extra: (!is_plain).then(|| self.extra(name, ask, decision)) })
     }
 
+    /// Rejects a request, or lets it wait.
     #[cold]
+    fn refuse(&self, key: &LimitKey, ask: Ask, reason: RefusalReason, decision: &Decision) -> Unadmitted {
+        if ask.can_wait {
+            if self.waiting.as_ref().is_some_and(|waiting| waiting.begin(decision).is_some()) {
+                return Unadmitted::MustWait;
+            }
+            self.limiter.local.report(decision, key, ask);
+        }
+        Unadmitted::Rejected(self.rejection(key, reason, decision.standing()))
+    }
+
     fn rejection(&self, key: &LimitKey, reason: RefusalReason, standing: Option<&Standing>) -> Rejection {
         let (kind, detail) = match reason {
             RefusalReason::Spent if standing.is_some_and(|standing| !standing.is_exact()) => {
@@ -355,15 +369,15 @@ crate::util::fmt::debug_fields!(RateLimitGate, |own| limiter: own.limiter.local)
 /// Why a request was not admitted.
 pub(super) enum Unadmitted {
     Rejected(Rejection),
-    /// The plan of its tenant must be looked up first.
-    NeedsPlan,
+    /// The plan of its tenant must be looked up first, or units may come back in time.
+    MustWait,
 }
 
 impl Unadmitted {
     pub(super) fn into_rejection(self) -> Rejection {
         match self {
             Self::Rejected(rejection) => rejection,
-            Self::NeedsPlan => no_plan(),
+            Self::MustWait => no_plan(),
         }
     }
 }
@@ -372,7 +386,7 @@ pub(super) fn no_plan() -> Rejection {
     Rejection::new(RejectionKind::Unavailable, "the plan of this tenant is unavailable for now")
 }
 
-/// The pending decision on a request that waits for the plan of its tenant or for a shared limiter.
+/// The pending decision on a request that waits, for example for a plan or a shared limiter.
 ///
 /// Boxed, because few requests wait, and in a mutex that is never locked, so that it is `Sync`.
 pub struct RateLimitFuture(Mutex<Pin<Box<Deciding>>>);

@@ -1,11 +1,14 @@
 //! The rate limit as a tower layer.
 
-use std::{any::type_name, sync::Arc};
+use std::{any::type_name, sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode};
+use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
-use super::{any_limiter::AnyLimiter, gate::RateLimitGate, headers::HeaderStyle, tracking::TrackingLayer};
+use super::{
+    any_limiter::AnyLimiter, gate::RateLimitGate, headers::HeaderStyle, line::Waiting, tracking::TrackingLayer,
+};
 use crate::{
     gate::Gated,
     http::head::Head,
@@ -92,6 +95,30 @@ impl<R> RateLimitLayer<R> {
         /// To set the cost of a single route of a router, add a clone of the layer with its own cost to that route. A
         /// request that passes both layers is charged the larger cost, once.
         pub fn cost(cost: impl Fn(Head<'_>) -> u32 + Send + Sync + 'static) { gate.cost: Some(Arc::new(cost)) }
+    }
+
+    /// Lets refused requests wait up to `at_most` for units to come back. At most `most_waiting` requests wait at the same
+    /// time, in all clones of the layer together. By default, no request waits.
+    ///
+    /// A request gets its 429 at once if its reset is too late, or if too many others are waiting. Only the
+    /// last decision is reported as an event. If the client disconnects, the wait ends and nothing is charged, unless a
+    /// shared server is deciding at that moment. See also [`Limiter::until_ready`](super::Limiter::until_ready).
+    ///
+    /// While a request waits, it keeps what the inner service has reserved for it, such as a permit of tower's
+    /// `ConcurrencyLimit`. Needs a tokio runtime with timers.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::{ApiKeys, Limiter, Quota, Plans, RateLimitLayer};
+    /// # let limiter = Limiter::memory(Plans::new(Quota::per_minute(5)?));
+    /// let limit = RateLimitLayer::new(ApiKeys::new("x-api-key")?, limiter).waiting(Duration::from_secs(2), 1_000);
+    /// # let _ = limit;
+    /// # Ok::<(), tollgate::ConfigError>(())
+    /// ```
+    pub fn waiting(mut self, at_most: Duration, most_waiting: usize) -> Self {
+        let places = Semaphore::new(most_waiting.min(Semaphore::MAX_PERMITS));
+        self.gate.waiting = Some(Arc::new(Waiting { at_most, places }));
+        self
     }
 
     /// Charges only responses for which the function returns `true`.

@@ -12,6 +12,7 @@ use super::{
     decision::{Ask, CallEnd, CallInMemory, Decision, EndCall, OpenCall, Spend},
     engine::{Engine, TenantKey, Undecided, meter::Context, spend::SpendRequest},
     hold::Hold,
+    line::Lines,
     plans::table::Plans,
     report::Report,
 };
@@ -51,6 +52,7 @@ pub struct Limiter(Arc<Inner>);
 struct Inner {
     engine: Engine,
     report: Report,
+    lines: Lines,
 }
 
 /// Builds a [`Limiter`].
@@ -124,7 +126,7 @@ impl LimiterBuilder {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         let mut engine = Engine::new(self.plans, self.max_tenants, self.max_bytes);
         engine.plan_cache = self.plan_source.map(PlanCache::new);
-        Limiter(Arc::new(Inner { engine, report: Report::new(clock, self.log) }))
+        Limiter(Arc::new(Inner { engine, report: Report::new(clock, self.log), lines: Lines::default() }))
     }
 }
 
@@ -271,7 +273,7 @@ impl Limiter {
     pub(super) fn check_key(&self, key: TenantKey<'_>, ask: Ask, decision: &mut Decision) -> Result<(), Undecided> {
         let context = self.context();
         self.decide(key, ask, context, decision)?;
-        self.0.report.decision(decision, ask.units, || key.limit_key().ok(), context.now);
+        self.0.report.decision(decision, ask, || key.limit_key().ok(), context.now);
         Ok(())
     }
 
@@ -308,13 +310,24 @@ impl Limiter {
     }
 
     /// Decides like [`check`](Self::check), and reports nothing.
-    #[cfg(feature = "redis")]
     pub(super) fn check_unreported(&self, tenant: &LimitKey, ask: Ask) -> Decision {
         let mut decision = Decision::UNLIMITED;
         match self.decide(self.0.engine.key(tenant), ask, self.context(), &mut decision) {
             Ok(()) => decision,
             Err(_) => Decision::UNAVAILABLE,
         }
+    }
+
+    /// Reports a decision that was made without a report.
+    pub(super) fn report(&self, decision: &Decision, key: &LimitKey, ask: Ask) {
+        let (report, ask) = (&self.0.report, Ask { can_wait: false, ..ask });
+        let now = decision.standing().map_or_else(|| report.clock.now(), Standing::now);
+        report.decision(decision, ask, || Some(key.clone()), now);
+    }
+
+    /// Returns the callers that wait until they are admitted.
+    pub(super) fn lines(&self) -> &Lines {
+        &self.0.lines
     }
 
     /// Makes the quotas of this plan count at least as many units of the tenant as a shared server counted at a time.
@@ -371,10 +384,10 @@ impl Limiter {
 
     /// Refuses a call that nothing tracks if an enforced quota counts calls of this key. Returns whether one does.
     pub(super) fn refuse_untracked(&self, key: &LimitKey) -> bool {
-        let Inner { engine, report } = &*self.0;
+        let Inner { engine, report, .. } = &*self.0;
         let is_refused = engine.plans.plan(key).counts_calls();
         if is_refused {
-            report.decision(&Decision::UNTRACKED, 0, || Some(key.clone()), report.clock.now());
+            report.decision(&Decision::UNTRACKED, Ask::new(0, false), || Some(key.clone()), report.clock.now());
         }
         is_refused
     }
@@ -425,7 +438,7 @@ impl Limiter {
 
     #[inline]
     fn context(&self) -> Context<'_> {
-        let Inner { engine, report } = &*self.0;
+        let Inner { engine, report, .. } = &*self.0;
         let (now, unix_now) = report.clock.read();
         Context { now, unix_now, swept_at: engine.swept_at.load(Relaxed), bytes: &engine.bytes }
     }

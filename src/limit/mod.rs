@@ -38,6 +38,7 @@
 //! | a hold uses more than its estimate | the excess, up to the hold's maximum, is a debt that is paid before anything else is admitted; a quota counts at most twice its limit |
 //! | an open call ([`Quota::concurrent`]) | counts until its hold is dropped or its [body](RateLimitLayer::tracking_bodies) has ended; requests that nothing tracks are refused, and so are upgrades whose handler keeps no [`Usage`] |
 //! | [`Limiter::reset`] | clears what the tenant has spent and holds, and is logged; calls stay open |
+//! | a call that waits ([`Limiter::until_ready`], [`RateLimitLayer::waiting`]) | is charged when it is admitted, and nothing while it waits or if it is dropped |
 //! | a [shadow](Quota::shadow) quota | what it would refuse is logged, marked with `x-ratelimit-would-refuse`, and charged to the other quotas; it never appears in the standard headers |
 //! | more tenants than [`max_tenants`](LimiterBuilder::max_tenants) | tenants that [`Plans`] names always have room; others share 4096 buckets per plan; a tenant that later gets a budget of its own takes along what its bucket counts |
 //! | more bytes than [`max_bytes`](LimiterBuilder::max_bytes) | the same, and the logs of busy tenants get coarser: units come back late, never early |
@@ -117,6 +118,7 @@ mod headers;
 mod hold;
 mod layer;
 mod limiter;
+mod line;
 mod pass;
 mod plan;
 mod plans;
@@ -125,7 +127,6 @@ mod report;
 #[cfg(feature = "redis")]
 pub(crate) mod shared;
 mod tracking;
-mod usage;
 mod waiting;
 
 pub use self::plans::source::{CachedPlans, PlanFailure, PlanSource, PlanUnavailable};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::decision::{Decision, RefusalReason};
+use super::decision::{Ask, Decision, RefusalReason};
 use crate::util::lookup::Pace;
 use crate::{
     event::{Event, EventKind, EventLog, Mode, event_kinds},
@@ -53,13 +53,14 @@ impl Report {
         Self { clock, log, plan_warnings: Pace::default() }
     }
 
-    /// Reports a decision.
+    /// Reports a decision, but no refusal of a request that can wait.
     #[inline]
-    pub(super) fn decision(&self, decision: &Decision, units: u32, tenant: impl Fn() -> Option<LimitKey>, now: Moment) {
+    pub(super) fn decision(&self, decision: &Decision, ask: Ask, tenant: impl Fn() -> Option<LimitKey>, now: Moment) {
         match (decision.refused, &decision.shadow) {
+            (Some(_), _) if ask.can_wait => {}
             (Some(reason), _) => self.report_refusal(tenant, reason, decision.standing.as_ref(), now),
             (None, shadow) => {
-                count!("tollgate_units_admitted_total", units);
+                count!("tollgate_units_admitted_total", ask.units);
                 if let Some(standing) = shadow {
                     self.would_refuse(tenant, standing, now);
                 }

@@ -1,8 +1,8 @@
-//! Requests that wait: for their tenant, for its plan, or for a shared limiter.
+//! Requests that wait: for their tenant, for its plan, for a shared limiter, or until units come back.
 
 use super::gate::no_plan;
 use super::{
-    decision::Ask,
+    decision::{Ask, Decision},
     gate::{RateLimitFuture, RateLimitGate, Unadmitted},
     pass::RateLimitPass,
 };
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl RateLimitGate {
-    /// Looks up the plan of the tenant or asks the shared limiter, and charges the request then.
+    /// Looks up the plan of the tenant or asks the shared limiter, and charges the request then. It may wait for units, too.
     #[inline(never)]
     pub(super) fn charge_later(&self, name: &TenantName<'_>, ask: Ask) -> RateLimitFuture {
         let (gate, name) = (self.clone(), name.to_known_name());
@@ -41,26 +41,12 @@ impl RateLimitGate {
 
     /// Charges a request whose tenant is known to be valid.
     async fn charge_waiting(&self, name: &TenantName<'_>, ask: Ask) -> Result<RateLimitPass, Rejection> {
-        let mut extension = None;
-        let pass = self.load_and_charge(name, ask, &mut extension).await;
+        let begin = |decision: &Decision| self.waiting.as_ref()?.begin(decision);
+        let decided = self.limiter.decide_or_wait(&name.to_known_key(), ask, begin).await;
+        let (mut decision, mut extension) = (decided.map_err(|_| no_plan())?, None);
+        let pass = self.pass_or_reject(name, self.limiter.local.key(name), ask, &mut decision, &mut extension);
         let mut pass = pass.map_err(Unadmitted::into_rejection)?;
         pass.keep(extension);
         Ok(pass)
-    }
-
-    async fn load_and_charge(
-        &self,
-        name: &TenantName<'_>,
-        ask: Ask,
-        extension: &mut Option<RateLimit>,
-    ) -> Result<RateLimitPass, Unadmitted> {
-        let key = name.to_known_key();
-        self.limiter.local.load_plan(&key).await.map_err(|_| Unadmitted::Rejected(no_plan()))?;
-        #[cfg(feature = "redis")]
-        if let Some(shared) = &self.limiter.shared {
-            let mut decision = shared.check_in_plan(&key, ask).await;
-            return self.pass_or_reject(name, self.limiter.local.key(name), ask, &mut decision, extension);
-        }
-        self.charge_in_memory(name, ask, extension)
     }
 }

@@ -63,8 +63,9 @@ impl Standing {
         Self { now: Moment::from_nanos(self.now.as_nanos() | Self::INEXACT), ..self }
     }
 
+    /// Returns when the decision was made.
     #[inline]
-    fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         Moment::from_nanos(self.now.as_nanos() & !Self::INEXACT)
     }
 

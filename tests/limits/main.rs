@@ -26,4 +26,5 @@ mod table;
 mod there_and_back;
 mod threads;
 mod twin;
+mod waiting;
 mod window;

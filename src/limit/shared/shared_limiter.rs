@@ -227,7 +227,9 @@ impl SharedLimiter {
         if self.local().load_plan(tenant).await.is_err() {
             return Decision::UNAVAILABLE;
         }
-        self.check_in_plan(tenant, ask).await
+        let decision = self.check_in_plan(tenant, ask).await;
+        self.local().report(&decision, tenant, ask);
+        decision
     }
 
     /// Holds units of this key while a call is open; see [`Limiter::hold`].
@@ -268,10 +270,12 @@ impl SharedLimiter {
         Ok(self.local().take_hold(ask, &mut decision))
     }
 
-    /// Decides on a request of a tenant whose plan is looked up.
+    /// Decides on a request of a tenant whose plan is looked up, and reports nothing.
     pub(in crate::limit) async fn check_in_plan(&self, tenant: &LimitKey, ask: Ask) -> Decision {
+        // rows of an earlier fallback
+        self.local().sweep();
         let plan = self.plans().plan(tenant);
-        let decision = match plan.kind() {
+        match plan.kind() {
             PlanKind::Limited { .. } if ask.call.opens_under(plan.limits()) => {
                 let payer = self.0.server.payer(tenant, &plan, ask);
                 self.open_call(&payer, &plan, ask).await
@@ -286,9 +290,7 @@ impl SharedLimiter {
             }
             PlanKind::Unlimited { .. } => Decision::UNLIMITED,
             PlanKind::Denied { .. } => Decision::DENIED,
-        };
-        self.report(&decision, tenant, ask);
-        decision
+        }
     }
 
     /// Returns `None` if the fallback must decide.
@@ -322,13 +324,6 @@ impl SharedLimiter {
                 self.spend(tenant, plan, ask).await.map(|answer| self.with_spend(answer, tenant, plan, ask))
             }
         }
-    }
-
-    fn report(&self, decision: &Decision, tenant: &LimitKey, ask: Ask) {
-        // rows of an earlier fallback
-        self.local().sweep();
-        let reports = self.local().reports();
-        reports.decision(decision, ask.units, || Some(tenant.clone()), reports.clock.now());
     }
 
     pub(super) fn fall_back(&self, payer: &LimitKey, ask: Ask) -> Decision {
