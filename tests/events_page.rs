@@ -122,6 +122,12 @@ async fn each_event_is_shown_and_opens_with_all_its_fields() {
     for text in [session.to_string(), "per-minute".to_owned(), "1970-01-01 00:00:05.000".to_owned()] {
         tab.until(&says("fields", &text)).await;
     }
+    // what else happened in this session
+    tab.click("#fields button").await;
+    tab.until(&has_rows(1)).await;
+    assert_eq!(tab.column(2).await, ["rate_limited"]);
+    tab.filter("by-tenant", "").await;
+    tab.until(&has_rows(2)).await;
     assert_eq!(tab.complaints(), [""; 0]);
 }
 

@@ -71,8 +71,9 @@ export class Table {
     const kind = byId("by-kind").value;
     const isOfKind = { "": true, "~refusals": isRefusal(event), "~logins": isLogin(event) }[kind] ?? event.kind === kind;
     const seconds = Number(byId("by-time").value);
+    const isNamed = (event.tenant ?? "").includes(this.tenant) || [event.session, event.subject].includes(this.tenant);
     return isOfKind
-      && (event.tenant ?? "").includes(this.tenant)
+      && isNamed
       && (!seconds || event.at > this.model.now - seconds * 1000);
   }
 
@@ -147,10 +148,24 @@ export class Table {
       term.textContent = NAMES[name] ?? name;
       const isTime = name === "at" || name === "x-ratelimit-reset";
       text.textContent = isTime ? time(name === "at" ? value : value * 1000) : value;
+      if (name === "session" || name === "subject") text.append(" ", this.filterButton(value));
       return [term, text];
     });
     byId("fields").replaceChildren(...fields);
     byId("json").textContent = JSON.stringify(event);
     byId("details").showModal();
+  }
+
+  // A button that shows only the events of this session or identifier.
+  filterButton(value) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "Show only these";
+    button.addEventListener("click", () => {
+      byId("details").close();
+      byId("by-tenant").value = value;
+      byId("by-tenant").dispatchEvent(new Event("input"));
+    });
+    return button;
   }
 }
