@@ -261,6 +261,7 @@ impl<'a> IncomingRequest<'a> {
         let charged = self.charge_payer(tenant, false).await;
         if let (Err(_), Some(tenant)) = (&charged, tenant)
             && self.core.limits.tenants.has_reserve(tenant)
+            && self.begin_lookup().await.is_ok()
             && Box::pin(self.is_of_a_user(tenant)).await
         {
             return self.charge_payer(Some(tenant), true).await;
