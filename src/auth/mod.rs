@@ -190,7 +190,8 @@
 //! Without `resource`, it names the [`audience`](crate::Client::audience), unless that is the issuer.
 //!
 //! - The decision is bound to this exact request, the user, and the login or session of the browser. Only the page itself can
-//!   send it, within ten minutes, or five after a fresh login. If the user refuses, the client gets `access_denied`.
+//!   send it, within ten minutes, or five after a fresh login. Users who allow it later sign in again, and the login page says
+//!   why. If the user refuses, the client gets `access_denied`, even then.
 //! - It is stored for this user and client, and covers requests for the same access or less. The page is shown again
 //!   for other requests, and with `prompt=consent`. With `prompt=none`, the response is `consent_required`. Decisions
 //!   about a client are not combined; the last eight count.

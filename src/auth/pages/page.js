@@ -17,6 +17,8 @@ const word = (key, values = {}) => words[key].replace(/\{(\w+)\}/g, (_, name) =>
 
 // How a sign-in at another provider ended. The browser then comes back to this page.
 const [, returned, why] = /^#sso=(\w+)(?:&reason=(\w+))?$/.exec(location.hash) ?? [];
+// The user has allowed a client after the sign-in had timed out.
+const isLate = location.hash === "#consent=late";
 // The secret of a link in a message. It leaves the address bar at once, and is sent only after a click.
 const [, linkKind, link] = /^#(invitation|reset)=([\w-]{43})$/.exec(location.hash) ?? [];
 let login = load();
@@ -324,8 +326,8 @@ function purpose({ client_name: to, redirect, scopes, claims = [] }) {
 }
 
 // The user is already signed in.
-function going(told) {
-  say("");
+function going(told, message) {
+  say(message);
   const { signed_in: name, client_name: to } = told;
   at("whither").textContent = told.continue_to ? "" : purpose(told);
   const button = submitOf("going");
@@ -728,14 +730,15 @@ async function begin() {
   if (login.id && (login.isNamed || login.completed || login.code || login.isProved || returned)) return () => resume(outcome(told.account_page));
   if (returned) return who(outcome(told.account_page) ?? problem("invalid_session"));
   login.identifier ||= asked.get("login_hint") ?? "";
+  const late = isLate ? word("login.consent_late") : "";
   if (told.signed_in && mode === "sign-in") {
     signedIn = told.signed_in;
-    return isStepUp && !told.confirmation_required ? SUBMIT.going : going(told);
+    return isStepUp && !told.confirmation_required ? SUBMIT.going : going(told, late);
   }
   if (told.available_methods.length === 0 && mode !== "reset-password") throw { code: "access_denied", wait: 0 };
   // unless the user has something to read or to tick first
   if (login.hasNewPassword && login.identifier && !agrees && at("stay").hidden) return useNewPassword;
-  who();
+  who(late);
 }
 
 // Asks for the password that the user has just set, without a choice.
