@@ -75,7 +75,7 @@
 //! |---|---|
 //! | `GET /sign-up` | the page on which users create an account, if [`AuthServiceBuilder::sign_up`] is set; `prompt=create` leads there |
 //! | `POST /sign-up/code`, `POST /sign-up/verify` | sends a code of six digits to an `email`, and checks it (`otp`) |
-//! | `POST /sign-up/invitation` | takes the `link` of an [invitation](AuthService::invite) in place of a code |
+//! | `POST /sign-up/invitation` | takes the `link` of an [invitation](AuthService::invite) in place of a code; it can be taken again until its account is created |
 //! | `POST /sign-up` | creates the account with a `password` and perhaps a `name`; the login goes on, with the address and the password as proofs |
 //! | `GET /reset-password` | the page for a forgotten password, if the accounts [offer](crate::Users::offers) to set a new one |
 //! | `POST /reset-password/start` | starts a login for a new password, with an `identifier`; its steps use the calls of any login, but never the method `password` |

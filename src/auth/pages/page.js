@@ -277,6 +277,7 @@ function who(message = "") {
 // Asks for the address of a new account.
 function join(message = "") {
   method = "email";
+  if (link) return invited(message);
   if (canSignUp?.invitation_only) return stuck(message || word("login.join_closed"), word("login.to_sign_in"), toSignIn);
   say(message);
   if (!at("join-to").value) at("join-to").value = login.code?.to ?? asked.get("login_hint") ?? "";
@@ -285,7 +286,8 @@ function join(message = "") {
 }
 
 // Asks whether to use the link of a message. Programs that open links press no buttons.
-function invited() {
+function invited(message = "") {
+  say(message);
   at("invited-note").textContent = word(linkKind === "reset" ? "login.reset_invited" : "login.invited");
   show("invited", submitOf("invited"));
 }
@@ -777,7 +779,7 @@ function failed({ code: name, wait: seconds }, place, again) {
   if (mode === "sign-up" && login.completed === 0 && ["no_pending_challenge", "step_required"].includes(name)) {
     Object.assign(login, { code: null, isProved: false });
     keep();
-    return join(message);
+    return join(name === "step_required" ? problem("session_expired") : message);
   }
   if (name === "fresh_login_required") {
     forget(login.isKnown ? "" : login.identifier);
