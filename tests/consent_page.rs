@@ -80,7 +80,15 @@ async fn c134_users_decide_about_a_third_party_client_and_take_its_access_away_a
     let query = decide(&mut site, "deny").await;
     assert!(query.starts_with("?error=access_denied") && query.contains("state=xyz"), "{query}");
 
+    open(&mut site, "en").await;
+    site.until(IS_QUESTION).await;
+    site.world.advance(301);
+    site.ask("document.querySelector('button[value=allow]').focus()").await;
+    site.browser.press("Enter").await;
+    site.says("Your sign-in had timed out before you allowed this. Please sign in again.").await;
+
     open(&mut site, "de").await;
+    site.prove_password().await;
     site.until(IS_QUESTION).await;
     assert_eq!(site.ask("document.documentElement.lang").await, "de");
     assert_eq!(site.texts("h1").await, ["Partner Books Zugriff auf Ihr Konto erlauben?"]);

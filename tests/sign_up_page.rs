@@ -269,6 +269,15 @@ async fn c128_an_invitation_and_a_link_of_the_application_are_opened_and_used_by
     }
     assert_eq!(site.ask("location.hash").await, "");
     check(&mut site, "invited").await;
+    // whoever takes too long presses the button again
+    site.browser.press("Enter").await;
+    site.focus("new-secret").await;
+    site.world.advance(601);
+    site.enter(FIRST).await;
+    site.says("Your sign-in timed out. Please start again.").await;
+    site.browser.press("Enter").await;
+    site.until("shown('invited') && idle()").await;
+    assert_eq!(site.browser.complaints().len(), 1, "the call that came too late");
     site.reset_counts().await;
     site.browser.press("Enter").await;
     site.focus("new-secret").await;

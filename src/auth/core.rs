@@ -254,7 +254,7 @@ impl Core {
         let keyed = self.keyed().await?;
         for contact in account.into_iter().flat_map(Account::verified_contacts) {
             self.queue.forget(tenant, contact.as_str());
-            self.tickets.withdraw_invitation((tenant, contact), keyed).await?;
+            self.tickets.end_invitation((tenant, contact), keyed).await?;
         }
         self.journal.record(EventKind::UserForgotten, EventSource::of_user(tenant, user), None, keyed);
         Ok(ended)

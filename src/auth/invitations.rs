@@ -69,9 +69,9 @@ impl Invitation {
 }
 
 impl AuthService {
-    /// Sends an invitation by e-mail. Its link works once, for seven days, and replaces an earlier one to this address. It opens the
-    /// sign-up page, where the owner of the address sets a password; the address then counts as proved, because the link was sent
-    /// to it. Returns whether the message was queued.
+    /// Sends an invitation by e-mail. Its link creates one account, within seven days, and replaces an earlier one to this address. It
+    /// opens the sign-up page, where the owner of the address sets a password; the address then counts as proved, because the link
+    /// was sent to it. Returns whether the message was queued.
     ///
     /// Requires [`AuthServiceBuilder::sign_up`](crate::auth::AuthServiceBuilder::sign_up), and
     /// [`first_party`](crate::auth::AuthServiceBuilder::first_party) for the page. An address that already has an
@@ -102,7 +102,7 @@ impl AuthService {
     /// verified addresses of an account.
     pub async fn withdraw_invitation(&self, tenant: &Tenant, address: &EmailAddress) -> Result<(), StoreError> {
         let core = &self.0;
-        core.tickets.withdraw_invitation((tenant, &Contact::Email(address.clone())), core.keyed().await?).await
+        core.tickets.end_invitation((tenant, &Contact::Email(address.clone())), core.keyed().await?).await
     }
 
     /// Creates a link with which a user can set a new password without any other proof. It works once, for fifteen minutes.

@@ -75,7 +75,7 @@
 //! |---|---|
 //! | `GET /sign-up` | the page on which users create an account, if [`AuthServiceBuilder::sign_up`] is set; `prompt=create` leads there |
 //! | `POST /sign-up/code`, `POST /sign-up/verify` | sends a code of six digits to an `email`, and checks it (`otp`) |
-//! | `POST /sign-up/invitation` | takes the `link` of an [invitation](AuthService::invite) in place of a code |
+//! | `POST /sign-up/invitation` | takes the `link` of an [invitation](AuthService::invite) in place of a code; it can be taken again until its account is created |
 //! | `POST /sign-up` | creates the account with a `password` and perhaps a `name`; the login goes on, with the address and the password as proofs |
 //! | `GET /reset-password` | the page for a forgotten password, if the accounts [offer](crate::Users::offers) to set a new one |
 //! | `POST /reset-password/start` | starts a login for a new password, with an `identifier`; its steps use the calls of any login, but never the method `password` |
@@ -190,7 +190,8 @@
 //! Without `resource`, it names the [`audience`](crate::Client::audience), unless that is the issuer.
 //!
 //! - The decision is bound to this exact request, the user, and the login or session of the browser. Only the page itself can
-//!   send it, within ten minutes, or five after a fresh login. If the user refuses, the client gets `access_denied`.
+//!   send it, within ten minutes, or five after a fresh login. Users who allow it later sign in again, and the login page says
+//!   why. If the user refuses, the client gets `access_denied`, even then.
 //! - It is stored for this user and client, and covers requests for the same access or less. The page is shown again
 //!   for other requests, and with `prompt=consent`. With `prompt=none`, the response is `consent_required`. Decisions
 //!   about a client are not combined; the last eight count.

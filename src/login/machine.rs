@@ -47,6 +47,8 @@ pub(crate) enum LoginCall<'a> {
     TakePasskey(&'a OpenChallenge),
     /// Binds a login without proofs to the user whose account was created in it, with what was proved for the account.
     SignUp(Option<(&'a BoundUser, &'a [Proof])>),
+    /// Binds a login with a user to this generation of the user, which the caller has raised.
+    Rebind(u64),
     /// Notes that the user is active, so that the login doesn't time out.
     Touch,
     /// Confirms that all steps are done.
@@ -136,6 +138,11 @@ pub(crate) fn transition(login: &Login, call: &LoginCall<'_>, now: UnixTime) -> 
             next.proofs = proofs.to_vec();
             (next.open, next.passkey) = (None, None);
             next.phase = if proofs.is_empty() { LoginPhase::Pending } else { LoginPhase::Success };
+        }),
+        LoginCall::Rebind(generation) => change(login, now, |next| {
+            if let Subject::User(user) = &mut next.subject {
+                user.generation = *generation;
+            }
         }),
         LoginCall::Touch => change(login, now, |_| {}),
         LoginCall::Complete if matches!(login.phase, LoginPhase::Completed(_)) => unchanged(login, now),

@@ -123,7 +123,7 @@ pub trait Users: Send + Sync + 'static {
     ///
     /// Create the account with all of its identifiers or not at all: of two concurrent calls for one identifier, one
     /// must return [`NewAccount::Taken`]. Store the [claims of the invitation](NewUser::invitation_claims) if there are
-    /// any.
+    /// any. After an error, the user can try again with the same proof or invitation.
     ///
     /// Defaults to [`NewAccount::NotOffered`].
     fn create(&self, tenant: &Tenant, new: NewUser) -> impl Future<Output = Result<NewAccount, Self::Error>> + Send {

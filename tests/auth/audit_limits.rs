@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::Request;
+use serde_json::json;
 use tollgate::{
     ClientIp, Head, Limiter, Plans, Quota,
     auth::AbuseLimits,
@@ -13,7 +14,8 @@ use tollgate::{
 
 use crate::{
     controlled_store::{ControlledStore, Fault},
-    world::{ADA, ADA_PASSWORD, Browser, World, query},
+    own_account,
+    world::{ADA, ADA_PASSWORD, Answer, Browser, World, posted, query},
 };
 
 fn address(text: &str) -> IpAddr {
@@ -136,6 +138,50 @@ async fn a06_a_count_that_could_not_be_cleared_is_an_event_though_the_caller_see
         at += 1;
     }
     assert!(silent > 0, "clearing the counts is no reason to refuse");
+}
+
+#[tokio::test]
+async fn a04_users_of_a_site_sign_out_and_secure_their_account_when_strangers_have_spent_the_rest() {
+    let clock = ManualClock::new();
+    let quota = Quota::per_minute(60).unwrap().reserve(0.5).unwrap();
+    let limiter = Limiter::builder(Plans::new(quota)).clock(clock.clone()).build().unwrap();
+    // lookups for made-up sessions are bounded, too
+    let abuse = AbuseLimits::new().unverified_per_address(Quota::per_minute(40).unwrap());
+    let store = ControlledStore::default();
+    let world = World::on(store.clone().into(), clock, |service| {
+        service.limiter(limiter).abuse_limits(abuse).first_party(own_account::acme())
+    });
+    let world = world.await;
+    let mut owner = own_account::ada(&world).await;
+    let mut thief = owner.clone();
+    thief.address = address("192.0.2.9");
+    for value in thief.cookies.values_mut() {
+        value.replace_range(value.len() - 8.., "AAAAAAAA");
+    }
+    world.advance(120);
+    let mut stranger = world.browser();
+    for _ in 0..30 {
+        assert_eq!(authorize(&mut stranger).await, 302);
+    }
+    let sign_out = || posted("/sign-out").header("sec-fetch-site", "same-origin");
+    // neither without a session nor with one that was made up
+    for browser in [&mut stranger, &mut thief] {
+        assert_eq!(browser.get("/account/security").await.status, 429);
+        assert_eq!(own_account::call(browser, "sign-out-everywhere", json!({})).await.status, 429);
+        assert_eq!(browser.send(sign_out(), "").await.status, 429);
+    }
+    store.done();
+    for _ in 0..60 {
+        assert_eq!(thief.get("/account/security").await.status, 429);
+    }
+    assert_eq!(store.done(), vec!["get sessions"; 37]);
+    let session = |answer: Answer| (answer.status.as_u16(), answer.header("x-ratelimit-remaining").to_owned());
+    assert_eq!(session(owner.get("/account/security").await), (200, "29".to_owned()));
+    let password = json!({ "new_password": "gravel under moonlight" });
+    assert_eq!(session(own_account::call(&mut owner, "password", password).await), (204, "28".to_owned()));
+    let mut elsewhere = owner.clone();
+    assert_eq!(session(owner.send(sign_out(), "").await), (303, "27".to_owned()));
+    assert_eq!(elsewhere.get("/account/security").await.status, 429, "the session has ended");
 }
 
 /// The budget of a tenant, at the login service: a valid access token can spend what strangers cannot.

@@ -283,7 +283,7 @@ async fn c134_a_decision_counts_for_its_request_its_user_and_its_browser_only() 
     assert_eq!(thief.post("/authentication/complete", &with(own.clone(), &fields[..1])).await.status, 200);
     assert!(is_question(&send(&mut thief, &asked.query, &ticket, "allow").await));
     let none = send(&mut world.browser(), &asked.query, &ticket, "allow").await;
-    assert!(none.status == 302 && none.header("location").starts_with("/authentication/start?"), "{none:?}");
+    assert!(none.status == 303 && none.header("location").starts_with("/authentication/start?"), "{none:?}");
     // made-up tickets
     let (ends, seal) = ticket.split_once('.').unwrap();
     let later = ends.parse::<u64>().unwrap() + 1;
@@ -302,6 +302,34 @@ async fn c134_a_decision_counts_for_its_request_its_user_and_its_browser_only() 
     let page = asked.open(&mut browser).await;
     world.advance(600);
     assert!(is_question(&decide(&mut browser, &page, "allow").await));
+}
+
+#[tokio::test]
+async fn c134_a_refusal_counts_after_the_login_and_users_who_allow_too_late_are_told_why_they_sign_in_again() {
+    let world = world().await;
+    let mut browser = world.browser();
+    let asked = Asked::of(&mut browser, "partner", &[]).await;
+    let page = asked.open(&mut browser).await;
+    world.advance(301);
+    let late = decide(&mut browser, &page, "allow").await;
+    let login_page = format!("/authentication/start?{}#consent=late", asked.query);
+    assert_eq!((late.status.as_u16(), late.header("location")), (303, &*login_page));
+    // in this browser, and in one that has lost its cookies
+    for mut browser in [browser.clone(), world.browser()] {
+        let denied = decide(&mut browser, &page, "deny").await;
+        assert!(denied.status == 303 && denied.header("location").starts_with(CALLBACK), "{denied:?}");
+        let told = ["error", "state", "iss", "code"].map(|name| denied.redirected(name));
+        let expected = [Some("access_denied"), Some("xyz"), Some(crate::world::ISSUER), None];
+        assert_eq!(told.each_ref().map(Option::as_deref), expected);
+    }
+    // a request that is not valid is not answered for the user
+    let wrong = send(&mut browser, &asked.query.replace("S256", "plain"), "", "deny").await;
+    assert_eq!(wrong.redirected("error").as_deref(), Some("invalid_request"), "{wrong:?}");
+    assert_eq!((counted(&world, EventKind::ConsentGiven), counted(&world, EventKind::CodeIssued)), (0, 0));
+    // the next login is asked again
+    let asked = Asked::of(&mut browser, "partner", &[]).await;
+    let page = asked.open(&mut browser).await;
+    assert!(decide(&mut browser, &page, "allow").await.redirected("code").is_some());
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! Pages of other origins: which of them may call, and which responses they may read.
 
 use http::Request;
+use serde_json::json;
+use tollgate::{Client, ClientTable, store::Memory};
 
-use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, ISSUER, World, parameters, with};
+use crate::world::{ADA, ADA_PASSWORD, Answer, Browser, CALLBACK, ISSUER, World, clients, parameters, with};
 
 const APP: &str = "https://app.example";
 const EVIL: &str = "https://evil.example";
@@ -102,6 +104,29 @@ async fn pages_of_our_own_origin_need_no_registration() {
 }
 
 #[tokio::test]
+async fn pages_of_our_own_origin_stay_ours_if_a_client_lists_it() {
+    let listing = Client::new("listing", "acme".parse().unwrap()).unwrap().scopes("openid").unwrap().single_sign_on();
+    let listing = listing.redirect_uri(CALLBACK).unwrap().origin(ISSUER).unwrap();
+    let all = clients().iter().map(|client| Client::clone(client)).chain([listing]).collect::<Vec<_>>();
+    let world = World::with(Memory::new(), |service| service.clients(ClientTable::new(all).unwrap())).await;
+    let mut browser = world.browser();
+    browser.log_in("web", ADA).await;
+    browser.authorize("web").await;
+    // "Continue as ada" on the login page, which only our own page may confirm
+    let begin = async |browser: &mut Browser, site: &str| {
+        let request = Request::post("/authentication/start").header("content-type", "application/json");
+        let request = request.header("origin", ISSUER).header("sec-fetch-site", site);
+        let body = with(parameters("listing"), &[("prompt", "consent")]);
+        browser.send(request, body.to_string()).await
+    };
+    let begun = begin(&mut browser, "same-origin").await;
+    assert_eq!((begun.status.as_u16(), cors(&begun)), (200, vec!["vary: origin".to_owned()]), "{begun:?}");
+    assert_eq!(begun.json()["next_step"], json!(null), "the session has proved all steps");
+    let id = begun.json()["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(browser.complete("listing", &id).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_preflight_lists_the_allowed_methods_and_headers() {
     let world = World::new().await;
     let ask = |path: &'static str, origin: &'static str, method: &'static str| {
@@ -153,7 +178,7 @@ async fn pages_of_the_client_can_read_rate_limits_and_malformed_request_errors()
     let clock = tollgate::testing::ManualClock::new();
     let quota = tollgate::Quota::per_minute(1).unwrap();
     let limiter = tollgate::Limiter::builder(tollgate::Plans::new(quota)).clock(clock.clone()).build().unwrap();
-    let world = World::on(tollgate::store::Memory::new().into(), clock, |service| service.limiter(limiter)).await;
+    let world = World::on(Memory::new().into(), clock, |service| service.limiter(limiter)).await;
     let mut browser = world.browser();
     let id = browser.start("web", ADA).await;
     for endpoint in CALLS {

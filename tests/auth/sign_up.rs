@@ -3,7 +3,7 @@
 use http::Request;
 use serde_json::json;
 use tollgate::{
-    ClientTable, Identifier, NewUser, Tenant, Tokens, UserId, Users,
+    ClientTable, Identifier, NewUser, StoredUsers, Tenant, Tokens, UserId, Users,
     auth::{Invitation, SignUp},
     delivery::{LinkKind, Message},
     event::{EventKind, Query},
@@ -14,7 +14,8 @@ use tollgate::{
 };
 
 use crate::{
-    controlled_store::ControlledStore,
+    controlled_store::{ControlledStore, FAULTS},
+    reset::signs_in,
     world::{ADA, Answer, Browser, World, clients, join, parameters, query, with},
 };
 
@@ -359,7 +360,7 @@ async fn c127_prompt_create_leads_to_the_sign_up_and_ends_with_a_code() {
 }
 
 #[tokio::test]
-async fn c128_an_invitation_is_accepted_once_and_its_claims_come_from_the_application() {
+async fn c128_an_invitation_creates_one_account_and_its_claims_come_from_the_application() {
     let world = world(SignUp::InvitationOnly).await;
     let acme = tenant("acme");
     let invitation = Invitation::new(EmailAddress::parse(NEW).unwrap()).claim("roles", ["editor"]).unwrap();
@@ -384,12 +385,17 @@ async fn c128_an_invitation_is_accepted_once_and_its_claims_come_from_the_applic
     let wrong = own.life("sign-up/invitation", "web", &id, &[("link", &"A".repeat(43))]).await;
     assert_eq!(wrong.error(), "invalid_link");
     assert_eq!(own.life("reset-password/link", "web", &id, &[("link", secret)]).await.error(), "method_not_allowed");
-    let accepted = accept(&mut own, "web", &id).await;
-    assert_eq!((accepted.status.as_u16(), &accepted.json()["email"]), (200, &json!(NEW)));
     let other = begin(&mut stranger, "web").await;
-    assert_eq!(accept(&mut stranger, "web", &other).await.error(), "invalid_link");
     assert_eq!(create(&mut stranger, "web", &other).await.error(), "step_required");
+    for (browser, id) in [(&mut own, &id), (&mut stranger, &other)] {
+        let accepted = accept(browser, "web", id).await;
+        assert_eq!((accepted.status.as_u16(), &accepted.json()["email"]), (200, &json!(NEW)));
+    }
     assert_eq!(create(&mut own, "web", &id).await.status, 200);
+    // no second account, whether the other browser has accepted before or not
+    for late in [create(&mut stranger, "web", &other).await, accept(&mut stranger, "web", &other).await] {
+        assert_eq!((late.status.as_u16(), &*late.error()), (400, "invalid_link"), "{late:?}");
+    }
     let account = world.users.find(&acme, &Identifier::parse(NEW).unwrap()).await.unwrap().unwrap();
     let claims = async |request: ClaimsRequest| world.users.claims(&acme, &account, &request).await.unwrap();
     let roles = claims(ClaimsRequest::new("web").with_scopes(["roles"])).await;
@@ -399,6 +405,112 @@ async fn c128_an_invitation_is_accepted_once_and_its_claims_come_from_the_applic
     world.log.flush();
     let events = world.log.read_events(&Query::default()).events;
     assert!(!format!("{events:?}").contains(secret) && !format!("{events:?}").contains("nora"));
+}
+
+/// Invites to a world whose accounts are in a store of their own, and returns the secret of the link.
+async fn invited(rest: ControlledStore, accounts: ControlledStore) -> (World, StoredUsers, String) {
+    let clock = ManualClock::new();
+    let users = StoredUsers::with_clock(accounts, clock.clone());
+    let own = users.clone();
+    let world = World::on(rest.into(), clock, |it| it.users(own).sign_up(SignUp::InvitationOnly)).await;
+    world.service.invite(&tenant("acme"), Invitation::new(EmailAddress::parse(NEW).unwrap())).await.unwrap();
+    let secret = newest(&world, NEW).await.link().unwrap().url().split_once('=').unwrap().1.to_owned();
+    (world, users, secret)
+}
+
+/// Accepts an invitation in a new browser.
+async fn accepted(world: &World, secret: &str) -> (Browser, String) {
+    let mut browser = world.browser();
+    let id = begin(&mut browser, "web").await;
+    let answer = browser.life("sign-up/invitation", "web", &id, &[("link", secret)]).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    (browser, id)
+}
+
+#[tokio::test]
+async fn c128_an_invitation_that_was_accepted_lives_until_its_account_is_created() {
+    let (world, _, secret) = invited(ControlledStore::default(), ControlledStore::default()).await;
+    let (mut late, id) = accepted(&world, &secret).await;
+    world.advance(600);
+    assert_eq!(create(&mut late, "web", &id).await.error(), "session_expired");
+    // a tab that was closed
+    drop(accepted(&world, &secret).await);
+    world.advance(7 * 24 * 3600 - 601);
+    let (mut browser, id) = accepted(&world, &secret).await;
+    assert_eq!(create(&mut browser, "web", &id).await.status, 200);
+
+    // but an account is created within the week
+    let (world, _, secret) = invited(ControlledStore::default(), ControlledStore::default()).await;
+    world.advance(7 * 24 * 3600 - 1);
+    let (mut browser, id) = accepted(&world, &secret).await;
+    world.advance(1);
+    assert_eq!(create(&mut browser, "web", &id).await.error(), "invalid_link");
+}
+
+/// The call fails at each operation in turn, as after a crash if all later ones fail, too. Either there is no account, and the same
+/// call creates it later, or there is one, and neither this call nor another browser with the invitation creates another.
+#[tokio::test]
+async fn c128_an_invitation_outlives_a_failure_and_creates_one_account() {
+    for of_accounts in [true, false] {
+        for fault in FAULTS {
+            for at in 0.. {
+                let case = format!("accounts: {of_accounts}, {fault:?} at operation {at}");
+                let (rest, accounts) = (ControlledStore::default(), ControlledStore::default());
+                let (world, users, secret) = invited(rest.clone(), accounts.clone()).await;
+                let (mut other, other_id) = accepted(&world, &secret).await;
+                let (mut browser, id) = accepted(&world, &secret).await;
+                let failing = if of_accounts { &accounts } else { &rest };
+                failing.fail(at, fault);
+                let first = create(&mut browser, "web", &id).await;
+                let has_failed = failing.heal();
+                let name = Identifier::parse(NEW).unwrap();
+                let found = users.find(&tenant("acme"), &name).await.unwrap();
+                let again = create(&mut browser, "web", &id).await;
+                match &found {
+                    None => assert_eq!((first.status.as_u16(), again.status.as_u16()), (503, 200), "{case} {again:?}"),
+                    Some(_) if first.status == 200 => assert_eq!(again.error(), "method_not_allowed", "{case}"),
+                    Some(_) => {
+                        assert_eq!(first.error(), "temporarily_unavailable", "{case}");
+                        assert!(
+                            ["account_exists", "method_not_allowed"].contains(&&*again.error()),
+                            "{case} {again:?}"
+                        );
+                    }
+                }
+                let refused = create(&mut other, "web", &other_id).await.error();
+                assert!(["account_exists", "invalid_link"].contains(&&*refused), "{case} {refused}");
+                let account = users.find(&tenant("acme"), &name).await.unwrap().unwrap();
+                assert!(found.is_none_or(|found| found.id() == account.id()), "{case}");
+                assert!(signs_in(&world, "web", NEW, NEW_PASSWORD).await, "{case}");
+                if !has_failed {
+                    assert!(at > 0, "{case}");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn c128_of_two_browsers_with_one_invitation_at_the_same_time_one_creates_the_account() {
+    let (rest, accounts) = (ControlledStore::default(), ControlledStore::default());
+    let (world, users, secret) = invited(rest.clone(), accounts.clone()).await;
+    let browsers = [accepted(&world, &secret).await, accepted(&world, &secret).await];
+    rest.yields();
+    accounts.yields();
+    // each of them twice
+    let calls = browsers.iter().chain(&browsers).map(|(browser, id)| {
+        let (mut browser, id) = (browser.clone(), id.clone());
+        async move { create(&mut browser, "web", &id).await }
+    });
+    let answers = join(calls.collect::<Vec<_>>()).await;
+    let (created, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
+    assert_eq!(created.len(), 1, "{answers:?}");
+    for answer in refused {
+        let error = answer.error();
+        assert!(["account_exists", "invalid_link", "method_not_allowed"].contains(&&*error), "{answer:?}");
+    }
+    assert!(users.find(&tenant("acme"), &Identifier::parse(NEW).unwrap()).await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -514,7 +626,7 @@ async fn c128_links_open_the_configured_origin_of_their_tenant() {
 #[tokio::test]
 async fn c128_a_wrong_origin_of_a_tenant_is_refused() {
     let build = |origin: &str| {
-        let users = tollgate::StoredUsers::new(Memory::new());
+        let users = StoredUsers::new(Memory::new());
         let service = tollgate::AuthService::builder("https://auth.example", Memory::new()).users(users);
         service.client_ip(tollgate::ClientIp::peer()).tenant_origin(&tenant("acme"), origin).build()
     };

@@ -52,8 +52,7 @@ impl<'a> Decider<'a> {
 
     /// Returns whether the user has allowed this very request on the page.
     pub(crate) fn has_allowed(&self, asked: &Asked<'_>, keyed: &Keyed, now: UnixTime) -> bool {
-        let allowed = asked.decision.as_ref().filter(|decision| decision.allows);
-        let ticket = allowed.and_then(|decision| Ticket::parse(&decision.ticket));
+        let ticket = asked.decision.as_ref().and_then(|decision| Ticket::parse(&decision.ticket));
         ticket.is_some_and(|ticket| ticket.fits(asked, self, keyed, now))
     }
 
@@ -71,7 +70,7 @@ impl<'a> Decider<'a> {
 ///
 /// # Errors
 ///
-/// Returns `access_denied` if the user refuses or may no longer log in, and `consent_required` if the request allows no page.
+/// Returns `access_denied` if the user may no longer log in, and `consent_required` if the request allows no page.
 pub(crate) async fn require_consent(
     cx: &RequestContext<'_>,
     asked: &Asked<'_>,
@@ -85,9 +84,6 @@ pub(crate) async fn require_consent(
     let access = Access::of_request(&checked.binding.scope, wanted, core.default_audience(client));
     let of_user = (client.tenant(), decider.user());
     let (now, keyed) = (core.logins.now(), core.keyed().await?);
-    if asked.decision.as_ref().is_some_and(|decision| !decision.allows) {
-        return Err(Problem::new(Code::AccessDenied, "the user does not allow it"));
-    }
     match decider.has_allowed(asked, keyed, now) {
         true => {
             let denied = || Problem::new(Code::AccessDenied, "the account is not allowed to log in");

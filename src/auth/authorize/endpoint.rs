@@ -47,6 +47,9 @@ async fn answer_request(cx: &RequestContext<'_>, asked: &Asked<'_>) -> EndpointR
         Ok(checked) => checked,
         Err(error) => return asked.error(cx, &error),
     };
+    if asked.decision.as_ref().is_some_and(|decision| !decision.allows) {
+        return asked.error(cx, &Problem::new(Code::AccessDenied, "the user does not allow it"));
+    }
     cx.refuse_prefetch()?;
     let presented = cx.core.cookies.read_login_cookies(&cx.parts.headers);
     let outcome = match cx.parts.method {
@@ -164,14 +167,19 @@ async fn issue_code(
     }
 }
 
-/// Redirects to the login page or the sign-up page, with the query of the request.
+/// Redirects to the login page or the sign-up page, with the query of the request. A decision of the user came too late.
 fn to_login(cx: &RequestContext<'_>, asked: &Asked<'_>, signs_up: bool) -> EndpointResult {
     let page = match signs_up {
         true => format!("{}{SIGN_UP_PAGE}", cx.core.issuer.path()),
         false => page::url(cx.core),
     };
     let location = format!("{page}?{}", asked.query.raw);
-    answer::redirect(&location).ok_or_else(|| Problem::invalid("the query cannot be forwarded"))
+    let response = match asked.decision {
+        // the page says why the user signs in again
+        Some(_) => answer::see_other(&format!("{location}#consent=late")),
+        None => answer::redirect(&location),
+    };
+    response.ok_or_else(|| Problem::invalid("the query cannot be forwarded"))
 }
 
 /// Returns whether a browser opens a page. Browsers send `Sec-Fetch-Mode`. Without it, a client that accepts HTML or any

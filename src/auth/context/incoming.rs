@@ -134,9 +134,11 @@ impl<'a> IncomingRequest<'a> {
         self.release_lookup();
     }
 
-    /// Lets scripts of this client's pages read the answer, even if the answer is a refusal.
+    /// Lets scripts of this client's pages read the answer, even if the answer is a refusal. Our own origin is not one of them, even if
+    /// the client lists it.
     pub(crate) fn let_read(&mut self, client: Option<&Client>) {
         let origin = Caller::from_cors_headers(&self.parts.headers).origin();
+        let origin = origin.filter(|origin| *origin != self.core.issuer.origin());
         let is_known = origin.zip(client).is_some_and(|(origin, client)| client.allows_origin(origin));
         self.reader = self.parts.headers.get(header::ORIGIN).filter(|_| is_known).cloned();
     }
@@ -261,6 +263,7 @@ impl<'a> IncomingRequest<'a> {
         let charged = self.charge_payer(tenant, false).await;
         if let (Err(_), Some(tenant)) = (&charged, tenant)
             && self.core.limits.tenants.has_reserve(tenant)
+            && self.begin_lookup().await.is_ok()
             && Box::pin(self.is_of_a_user(tenant)).await
         {
             return self.charge_payer(Some(tenant), true).await;

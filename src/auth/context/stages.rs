@@ -118,7 +118,7 @@ impl<'a> IncomingRequest<'a> {
     pub(crate) async fn of_this_site(&mut self) -> Result<SiteCall<'a>, Problem> {
         let (site, client) = self.core.first_party.as_ref().map(|site| (site, site.client(self.head()))).unzip();
         let client = client.flatten();
-        let cx = self.charge(client.as_ref().map(Client::tenant)).await?;
+        let cx = self.charge_with_reserve(client.as_ref().map(Client::tenant)).await?;
         let (site, client) =
             site.zip(client).ok_or(Problem::invalid("no tenant could be determined for this request"))?;
         Ok(SiteCall { cx, site, client })

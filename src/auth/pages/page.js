@@ -17,6 +17,8 @@ const word = (key, values = {}) => words[key].replace(/\{(\w+)\}/g, (_, name) =>
 
 // How a sign-in at another provider ended. The browser then comes back to this page.
 const [, returned, why] = /^#sso=(\w+)(?:&reason=(\w+))?$/.exec(location.hash) ?? [];
+// The user has allowed a client after the sign-in had timed out.
+const isLate = location.hash === "#consent=late";
 // The secret of a link in a message. It leaves the address bar at once, and is sent only after a click.
 const [, linkKind, link] = /^#(invitation|reset)=([\w-]{43})$/.exec(location.hash) ?? [];
 let login = load();
@@ -275,6 +277,7 @@ function who(message = "") {
 // Asks for the address of a new account.
 function join(message = "") {
   method = "email";
+  if (link) return invited(message);
   if (canSignUp?.invitation_only) return stuck(message || word("login.join_closed"), word("login.to_sign_in"), toSignIn);
   say(message);
   if (!at("join-to").value) at("join-to").value = login.code?.to ?? asked.get("login_hint") ?? "";
@@ -283,7 +286,8 @@ function join(message = "") {
 }
 
 // Asks whether to use the link of a message. Programs that open links press no buttons.
-function invited() {
+function invited(message = "") {
+  say(message);
   at("invited-note").textContent = word(linkKind === "reset" ? "login.reset_invited" : "login.invited");
   show("invited", submitOf("invited"));
 }
@@ -324,8 +328,8 @@ function purpose({ client_name: to, redirect, scopes, claims = [] }) {
 }
 
 // The user is already signed in.
-function going(told) {
-  say("");
+function going(told, message) {
+  say(message);
   const { signed_in: name, client_name: to } = told;
   at("whither").textContent = told.continue_to ? "" : purpose(told);
   const button = submitOf("going");
@@ -728,14 +732,15 @@ async function begin() {
   if (login.id && (login.isNamed || login.completed || login.code || login.isProved || returned)) return () => resume(outcome(told.account_page));
   if (returned) return who(outcome(told.account_page) ?? problem("invalid_session"));
   login.identifier ||= asked.get("login_hint") ?? "";
+  const late = isLate ? word("login.consent_late") : "";
   if (told.signed_in && mode === "sign-in") {
     signedIn = told.signed_in;
-    return isStepUp && !told.confirmation_required ? SUBMIT.going : going(told);
+    return isStepUp && !told.confirmation_required ? SUBMIT.going : going(told, late);
   }
   if (told.available_methods.length === 0 && mode !== "reset-password") throw { code: "access_denied", wait: 0 };
   // unless the user has something to read or to tick first
   if (login.hasNewPassword && login.identifier && !agrees && at("stay").hidden) return useNewPassword;
-  who();
+  who(late);
 }
 
 // Asks for the password that the user has just set, without a choice.
@@ -774,7 +779,7 @@ function failed({ code: name, wait: seconds }, place, again) {
   if (mode === "sign-up" && login.completed === 0 && ["no_pending_challenge", "step_required"].includes(name)) {
     Object.assign(login, { code: null, isProved: false });
     keep();
-    return join(message);
+    return join(name === "step_required" ? problem("session_expired") : message);
   }
   if (name === "fresh_login_required") {
     forget(login.isKnown ? "" : login.identifier);

@@ -274,58 +274,40 @@ impl Tickets {
         Ok(secret)
     }
 
-    /// Uses up the link of the newest invitation to a contact, and returns its ticket to one caller only. Older ones don't count.
-    pub(crate) async fn take_invitation(
+    /// Returns the ticket of a link if it is the newest invitation to its contact. Older ones don't count. It lives until its
+    /// account is created.
+    pub(crate) async fn find_invitation(
         &self,
         tenant: &Tenant,
         secret: &Secret,
         keyed: &Keyed,
     ) -> Result<Option<Ticket>, StoreError> {
         let id = link_id(TicketPurpose::Invitation, secret);
-        let Some(mut link) = self.found(tenant, &id).await? else { return Ok(None) };
-        link.value.ticket.invitation = Some(*id.as_bytes());
-        if self.own_invitation(tenant, &link.value.ticket, keyed).await?.is_none() {
-            return Ok(None);
-        }
-        Ok(self.end(tenant, &id, &link).await?.then_some(link.value.ticket))
+        let Some(link) = self.found(tenant, &id).await? else { return Ok(None) };
+        let ticket = Ticket { invitation: Some(*id.as_bytes()), ..link.value.ticket };
+        Ok(self.is_current(tenant, &ticket, keyed).await?.then_some(ticket))
     }
 
-    /// Ends the invitation that a ticket comes from. Returns whether the ticket still counts: it has no invitation, or this call has
-    /// ended it.
-    pub(crate) async fn end_invitation(
-        &self,
-        tenant: &Tenant,
-        ticket: &Ticket,
-        keyed: &Keyed,
-    ) -> Result<bool, StoreError> {
-        match (ticket.invitation, self.own_invitation(tenant, ticket, keyed).await?) {
-            (None, _) => Ok(true),
-            (Some(_), None) => Ok(false),
-            (Some(_), Some((id, newest))) => self.end(tenant, &id, &newest).await,
-        }
-    }
-
-    /// Returns the row of the invitation that a ticket comes from, if it is still the newest one to the contact.
-    async fn own_invitation(
-        &self,
-        tenant: &Tenant,
-        ticket: &Ticket,
-        keyed: &Keyed,
-    ) -> Result<Option<(SecretDigest, Stored<TicketRow>)>, StoreError> {
-        let (Some(own), Some(contact)) = (ticket.invitation, &ticket.contact) else { return Ok(None) };
-        let id = newest_invitation(contact, keyed);
-        let found = self.0.get(Some(tenant), id.as_bytes()).wait().await?;
-        let is_own = |found: &Stored<TicketRow>| found.value.code.as_ref().is_some_and(|code| code.digest == own);
-        Ok(found.filter(is_own).map(|found| (id, found)))
+    /// Returns whether a ticket comes from no invitation, or from the newest one to its contact.
+    pub(crate) async fn is_current(&self, tenant: &Tenant, ticket: &Ticket, keyed: &Keyed) -> Result<bool, StoreError> {
+        let (Some(own), Some(contact)) = (ticket.invitation, &ticket.contact) else { return Ok(true) };
+        let newest = self.0.get(Some(tenant), newest_invitation(contact, keyed).as_bytes()).wait().await?;
+        Ok(newest.and_then(|newest| newest.value.code).is_some_and(|code| code.digest == own))
     }
 
     /// Ends the invitation to a contact.
-    pub(crate) async fn withdraw_invitation(
+    pub(crate) async fn end_invitation(
         &self,
         (tenant, contact): (&Tenant, &Contact),
         keyed: &Keyed,
     ) -> Result<(), StoreError> {
-        self.0.remove(Some(tenant), newest_invitation(contact, keyed).as_bytes()).await
+        let id = newest_invitation(contact, keyed);
+        let newest = self.0.get(Some(tenant), id.as_bytes()).wait().await?;
+        self.0.remove(Some(tenant), id.as_bytes()).await?;
+        match newest.and_then(|newest| newest.value.code) {
+            Some(code) => self.0.remove(Some(tenant), &code.digest).await,
+            None => Ok(()),
+        }
     }
 
     async fn found(&self, tenant: &Tenant, id: &SecretDigest) -> Result<Option<Stored<TicketRow>>, StoreError> {
@@ -555,6 +537,30 @@ mod tests {
         // the store has no secret
         let id = link_id(Reset, &secret);
         assert!(!id.as_bytes().windows(8).any(|bytes| secret.expose().as_bytes().windows(8).any(|own| own == bytes)));
+    }
+
+    #[test]
+    fn c128_the_newest_invitation_is_found_until_it_ends_and_leaves_no_row() {
+        let desk = Desk::new();
+        let (acme, contact) = (&desk.tenants[0], ticket().contact.unwrap());
+        let invite = || {
+            let created = desk.tickets.create_invitation((acme, &contact), ticket(), CODE_LIVES, &desk.keyed);
+            block_on(created).unwrap()
+        };
+        let find = |secret: &Secret| block_on(desk.tickets.find_invitation(acme, secret, &desk.keyed)).unwrap();
+        let is_current = |ticket: &Ticket| block_on(desk.tickets.is_current(acme, ticket, &desk.keyed)).unwrap();
+        let older = invite();
+        let accepted = find(&older).unwrap();
+        assert!(find(&older).is_some_and(|again| again == accepted) && is_current(&accepted));
+        let newer = invite();
+        assert!(find(&older).is_none() && !is_current(&accepted));
+        let accepted = find(&newer).unwrap();
+        for _ in 0..2 {
+            block_on(desk.tickets.end_invitation((acme, &contact), &desk.keyed)).unwrap();
+            assert!(find(&newer).is_none() && !is_current(&accepted) && is_current(&ticket()));
+            let id = link_id(TicketPurpose::Invitation, &newer);
+            assert!(block_on(desk.tickets.found(acme, &id)).unwrap().is_none());
+        }
     }
 
     #[test]

@@ -18,7 +18,8 @@ pub(super) fn place_of_login<'s>(step: &'s LoginStep<'_>, purpose: TicketPurpose
     TicketPlace { purpose, tenant: &step.login.tenant, browser: &step.login.id }
 }
 
-/// Uses up a link of this purpose. The login then has its proof at `place`.
+/// Accepts a link of this purpose. The login then has its proof at `place`. That uses up a link for a new password. An invitation is
+/// used up by its account, so it outlives a tab that was closed and a call that failed.
 ///
 /// # Errors
 ///
@@ -31,7 +32,7 @@ pub(super) async fn accept_link(
     let tickets = &step.cx.core.tickets;
     let ticket = match typed.and_then(|typed| Secret::parse(typed.0.as_str())) {
         Some(secret) if purpose == TicketPurpose::Invitation => {
-            tickets.take_invitation(place.tenant, &secret, step.keyed).await?
+            tickets.find_invitation(place.tenant, &secret, step.keyed).await?
         }
         Some(secret) => tickets.take_link((purpose, place.tenant), &secret).await?,
         None => None,

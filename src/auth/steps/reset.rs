@@ -24,11 +24,11 @@ use crate::{
         },
         state::{
             journal::EventSource,
-            tickets::{TicketPlace, TicketPurpose},
+            tickets::{Ticket, TicketPlace, TicketPurpose},
         },
     },
     delivery::NoticeKind,
-    login::{LoginCall, LoginError, Subject},
+    login::{BoundUser, LoginCall, LoginError, Subject},
     password::Password,
     user::{Account, AccountChange},
 };
@@ -47,19 +47,25 @@ pub(crate) async fn accept_reset_link(own: &OwnLogin<'_>, mut fields: Fields) ->
 pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> EndpointResult {
     let password = fields.password.take().map(|mut typed| Password::new(take(&mut *typed.0)));
     let step = prepare_reset(own, fields).await?;
-    let account = identified_user(&step).await?;
+    let (account, generation) = identified_user(&step).await?;
     let (core, tenant) = (step.cx.core, &step.login.tenant);
     let password = password.ok_or(Problem::invalid("password is missing"))?;
     let hash = core.hash_new_password(tenant, &account, password).await.map_err(|problem| step.problem(problem))?;
     // the check of the password takes long: a proof may have stopped counting
     let _ = identified_user(&step).await?;
-    // one password for each login
-    if !step.apply(&LoginCall::End).await?.changed {
+    // everything ends before the password is set, and again afterwards: nothing that began with the old one remains
+    let raised = core.sessions.generations().raise(tenant, account.id()).await?;
+    // of two at the same time, one goes on
+    if generation.checked_add(1) != Some(raised) {
         return Err(step.problem(Problem::denied(LoginError::Expired)));
     }
-    // everything ends even if the password can't be set, and again once it is set: nothing that began with the old one remains
-    core.sessions.end_user(tenant, account.id()).await?;
-    match core.users.set_password(tenant, &account, hash).await? {
+    rebind(&step, BoundUser { id: account.id().clone(), generation: raised }).await?;
+    core.sessions.revoke_user(tenant, account.id()).await?;
+    let changed = core.users.set_password(tenant, &account, hash).await?;
+    // one password for each login
+    let over = core.logins.apply(&step.digest, step.latest(), &LoginCall::End).await;
+    step.cx.log_failures([over.err()]);
+    match changed {
         AccountChange::Done => {}
         AccountChange::NotOffered => return Err(not_offered()),
         // the password was changed in the meantime
@@ -80,8 +86,17 @@ pub(crate) async fn set_new_password(own: &OwnLogin<'_>, mut fields: Fields) -> 
     Ok(response)
 }
 
-/// Returns the account whose user has proved enough, or whom the application has identified.
-async fn identified_user(step: &LoginStep<'_>) -> Result<Account, Problem> {
+/// Binds a reset to the generation that it has raised, so that it can be repeated if the password can't be written.
+async fn rebind(step: &LoginStep<'_>, user: BoundUser) -> Result<(), Problem> {
+    step.apply(&LoginCall::Rebind(user.generation)).await?.response_view(step.now())?;
+    if step.login.subject == Subject::Unbound {
+        step.cx.core.tickets.adopt(place(step), &Ticket::default().of_user(user), step.keyed).await?;
+    }
+    Ok(())
+}
+
+/// Returns the account whose user has proved enough, or whom the application has identified, and the generation that this counts for.
+async fn identified_user(step: &LoginStep<'_>) -> Result<(Account, u64), Problem> {
     let (core, login) = (step.cx.core, &*step.login);
     let tenant = &login.tenant;
     let refused = || step.problem(Problem::denied(LoginError::StepsRemaining));
@@ -91,7 +106,8 @@ async fn identified_user(step: &LoginStep<'_>) -> Result<Account, Problem> {
         let account = core.accounts.of_user(tenant, Some(&linked.id)).await?;
         let found = core.accounts.with_generation(tenant, account).await?;
         let is_current = found.generation() <= linked.generation;
-        return found.into_active().filter(|_| is_current).ok_or_else(|| step.problem(invalid_link()));
+        let account = found.into_active().filter(|_| is_current).ok_or_else(|| step.problem(invalid_link()))?;
+        return Ok((account, linked.generation));
     };
     if login.remaining() > 0 {
         return Err(refused());
@@ -103,7 +119,7 @@ async fn identified_user(step: &LoginStep<'_>) -> Result<Account, Problem> {
     let credentials = core.credentials.get(tenant, current.account.id()).await?;
     let demand = core.reset_demand_of(tenant, &current.account, credentials.as_ref(), login.proved());
     match demand.is_met_by(current.methods(|strength| strength.suffices_for(demand.policy_steps))) {
-        true => Ok(current.account),
+        true => Ok((current.account, who.generation)),
         false => Err(refused()),
     }
 }

@@ -27,11 +27,11 @@ use crate::{
     },
     delivery::{Channel, Link, LinkKind},
     event::EventKind,
-    login::{BoundUser, LoginCall},
+    login::LoginCall,
     password::Password,
     policy::{Method, MethodSet},
     session::{Proof, UserId},
-    user::{Account, Contact, EmailAddress, Identifier, NewAccount, NewUser, sign_up::SignUp},
+    user::{Contact, EmailAddress, Identifier, NewAccount, NewUser, sign_up::SignUp},
     util::public_id::PublicId,
 };
 
@@ -76,7 +76,7 @@ pub(crate) async fn verify_sign_up_code(own: &OwnLogin<'_>, mut fields: Fields) 
     Ok(answer::login_progress(view, ()))
 }
 
-/// Uses up the link of an invitation. Its address then counts as proved in this browser.
+/// Accepts the link of an invitation. Its address then counts as proved in this browser.
 pub(crate) async fn accept_invitation(own: &OwnLogin<'_>, mut fields: Fields) -> EndpointResult {
     let secret = fields.link.take();
     let step = prepare_sign_up(own, fields).await?;
@@ -105,31 +105,29 @@ pub(crate) async fn create_account(own: &OwnLogin<'_>, mut fields: Fields) -> En
     let hash = core.hash_new_password(tenant, new.account(), password).await;
     let new = new.password(hash.map_err(|problem| step.problem(problem))?);
     let new = new.claims_of_invitation(proved.value.ticket.claims.clone());
-    // one account for each proof
-    if !core.tickets.use_up(place(&step), &proved, keyed).await? {
-        return Err(step.problem(Problem::new(Code::StepRequired, "prove an address first")));
-    }
-    // it may have been withdrawn since its link was opened
-    if !core.tickets.end_invitation(tenant, &proved.value.ticket, keyed).await? {
+    // it may have been withdrawn or used since its link was opened
+    if !core.tickets.is_current(tenant, &proved.value.ticket, keyed).await? {
         return Err(step.problem(invalid_link()));
     }
-    let user = match core.users.create(tenant, new).await? {
-        NewAccount::Created(user) => user,
-        NewAccount::Taken => {
-            // the caller has proved ownership of the address
-            return Err(step.problem(Problem::new(Code::AccountExists, "this address has an account")));
-        }
+    let outcome = match core.users.create(tenant, new).await? {
+        NewAccount::Created(user) => Ok(log_in(&step, &user, &contact).await?),
+        // the caller has proved ownership of the address
+        NewAccount::Taken => Err(step.problem(Problem::new(Code::AccountExists, "this address has an account"))),
         NewAccount::NotOffered => return Err(step.problem(not_offered())),
     };
-    let account = core.accounts.of_user(tenant, Some(&user)).await?;
-    let found = core.accounts.with_generation(tenant, account).await?;
-    let (Some(account), Some(user)) = (found.active(), found.user()) else { return Err(Problem::unavailable()) };
-    log_in(&step, account, &user, &contact).await
+    // the proof and the invitation end last, so that a call that failed can be repeated: an address has one account
+    let used_up = core.tickets.use_up(place(&step), &proved, keyed).await;
+    let ended = core.tickets.end_invitation((tenant, &contact), keyed).await;
+    step.cx.log_failures([used_up.err(), ended.err()]);
+    outcome
 }
 
 /// Binds the login to the new user.
-async fn log_in(step: &LoginStep<'_>, account: &Account, user: &BoundUser, contact: &Contact) -> EndpointResult {
-    let (core, keyed, now) = (step.cx.core, step.keyed, step.now());
+async fn log_in(step: &LoginStep<'_>, user: &UserId, contact: &Contact) -> EndpointResult {
+    let (core, keyed, now, tenant) = (step.cx.core, step.keyed, step.now(), &step.login.tenant);
+    let account = core.accounts.of_user(tenant, Some(user)).await?;
+    let found = core.accounts.with_generation(tenant, account).await?;
+    let (Some(account), Some(user)) = (found.active(), found.user()) else { return Err(Problem::unavailable()) };
     let email = Some(factors::contact_mark(contact, keyed));
     let password = crate::auth::core::Core::current_mark(account, None, Method::Password, keyed);
     let counting = proofs_of_plan(step);
@@ -139,7 +137,7 @@ async fn log_in(step: &LoginStep<'_>, account: &Account, user: &BoundUser, conta
     };
     let proofs: Vec<Proof> =
         [(Method::Email, email), (Method::Password, password)].into_iter().filter_map(proof).collect();
-    let update = step.apply(&LoginCall::SignUp(Some((user, &proofs)))).await?;
+    let update = step.apply(&LoginCall::SignUp(Some((&user, &proofs)))).await?;
     core.journal.record(EventKind::AccountCreated, &*update.stored.value, None, keyed);
     let view = update.response_view(step.now())?;
     Ok(answer::login_progress(view, ()))

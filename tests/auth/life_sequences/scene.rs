@@ -28,6 +28,8 @@ pub(super) struct Login {
     pub(super) site: usize,
     /// Its parameters and its id.
     pub(super) fields: Value,
+    /// The invitation whose address it has proved, and no other since.
+    pub(super) invitation: Option<usize>,
 }
 
 /// A link that the thief has read.

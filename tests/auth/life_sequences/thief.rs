@@ -36,14 +36,14 @@ impl Scene {
         let answer = self.at_site(browser, place.saturating_sub(3)).post(path, &fields).await;
         if answer.status == 200 {
             fields["session_id"] = answer.json()["session_id"].clone();
-            self.logins.push(Login { browser, site: usize::from([2, 4].contains(&place)), fields });
+            self.logins.push(Login { browser, site: usize::from([2, 4].contains(&place)), fields, invitation: None });
         }
         self.note(path, &answer);
     }
 
     pub(super) async fn call_login(&mut self, login: usize, as_another: Option<Another>, call: &LoginCall) {
         let Some(place) = self.logins.len().checked_sub(1 + login) else { return };
-        let Login { mut browser, site, mut fields } = self.logins[place].clone();
+        let Login { mut browser, site, mut fields, invitation } = self.logins[place].clone();
         match as_another {
             Some(Another::Browser) => browser = 1 - browser,
             Some(Another::Tenant) => {
@@ -98,10 +98,26 @@ impl Scene {
             && let Some(link) = self.links.iter_mut().rev().nth(*at).filter(|_| is_accepted)
         {
             let is_right = link.site == site && link.is_reset == matches!(call, LoginCall::ResetLink(_));
-            if !is_right || std::mem::replace(&mut link.is_used, true) {
+            // an invitation is used by its account
+            if !is_right || link.is_used {
                 self.faults
                     .push(format!("a link of the site {} was accepted at the site {site} by {call:?}", link.site));
             }
+            link.is_used |= link.is_reset;
+        }
+        match call {
+            LoginCall::Invitation(at) if is_accepted => {
+                self.logins[place].invitation = self.links.len().checked_sub(1 + at);
+            }
+            LoginCall::SignUpVerify(_) if is_accepted => self.logins[place].invitation = None,
+            LoginCall::Create if is_accepted => {
+                if let Some(link) = invitation.and_then(|at| self.links.get_mut(at))
+                    && std::mem::replace(&mut link.is_used, true)
+                {
+                    self.faults.push(format!("an invitation to the site {site} has created a second account"));
+                }
+            }
+            _ => {}
         }
         if is_accepted && as_another.is_some() && !matches!(call, LoginCall::Choices) {
             self.faults.push(format!("{call:?} as {as_another:?}"));
