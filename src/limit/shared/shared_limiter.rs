@@ -5,6 +5,7 @@ use std::{mem, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
+    breaker::Fallback,
     lease::{Admission, LeaseStep},
     leasing::{Holder, Leasing, identity},
     script::{self, Answer},
@@ -21,7 +22,7 @@ use crate::{
     },
     redis::{Link, RedisConfig},
     tenant::{LimitKey, Standing},
-    util::builder::setters,
+    util::{builder::setters, error::ConfigError},
 };
 
 /// A limiter whose budgets are shared by all processes that use the same Redis or Valkey (feature `redis`). Clones
@@ -114,27 +115,13 @@ pub(super) struct Inner {
     fallback: Fallback,
 }
 
-/// The rule for requests while the server does not answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fallback {
-    /// Each process limits on its own, in memory, with the same quotas, and starts from what it knows. All processes
-    /// together may admit up to the limit times the number of processes. See
-    /// [`SharedLimiter`](SharedLimiter#when-the-server-does-not-answer).
-    #[default]
-    Local,
-    /// Admits all requests, without headers.
-    Open,
-    /// Refuses all requests with a 503.
-    Closed,
-}
-
 /// Builds a [`SharedLimiter`].
 #[derive(Debug)]
 #[must_use]
 pub struct SharedLimiterBuilder {
     local: LimiterBuilder,
     config: RedisConfig,
+    name: String,
     fallback: Fallback,
     leased: bool,
     new_names: u32,
@@ -145,7 +132,8 @@ const DEADLINE: Duration = Duration::from_millis(100);
 const NEW_NAMES: u32 = 10_000;
 
 impl Limiter {
-    /// Starts building a limiter whose budgets are shared by all processes that use this server.
+    /// Starts building a limiter whose budgets are shared by all processes that use this server. Limiters with different plans on one
+    /// server need different [names](SharedLimiterBuilder::name) or [prefixes](RedisConfig::key_prefix).
     pub fn redis(config: RedisConfig, plans: Plans) -> SharedLimiterBuilder {
         Self::builder(plans).redis(config)
     }
@@ -162,7 +150,7 @@ impl LimiterBuilder {
     /// [`Fallback::Local`].
     pub fn redis(self, config: RedisConfig) -> SharedLimiterBuilder {
         let (fallback, new_names) = (Fallback::default(), NEW_NAMES);
-        SharedLimiterBuilder { local: self, config, fallback, leased: false, new_names }
+        SharedLimiterBuilder { local: self, config, name: String::new(), fallback, leased: false, new_names }
     }
 }
 
@@ -184,6 +172,20 @@ impl SharedLimiterBuilder {
         pub fn max_new_names_per_minute(most: u32) { new_names: most }
     }
 
+    /// Sets the name of the limiter, which becomes a part of its keys. By default, a limiter has none.
+    ///
+    /// Limiters with the same name and [prefix](RedisConfig::key_prefix) share their budgets, so all nodes need the same one. Two
+    /// limiters with different plans need different names or prefixes: otherwise each forgets what its own plan does not
+    /// count, and neither limit holds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless the name has 1 to 32 letters, digits, `.`, `_` or `-`.
+    pub fn name(self, name: &str) -> Result<Self, ConfigError> {
+        ConfigError::check_word("limiter name", name, 32)?;
+        Ok(Self { name: name.to_owned(), ..self })
+    }
+
     /// Connects to the server. Call it in a tokio runtime that outlives the limiter.
     ///
     /// # Errors
@@ -192,7 +194,7 @@ impl SharedLimiterBuilder {
     pub async fn connect(self) -> Result<SharedLimiter, LimiterError> {
         let local = self.local.build()?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
-        let server = Arc::new(Server::new(local, link, self.config.prefix, self.new_names));
+        let server = Arc::new(Server::new(local, link, self.config.prefix, self.name, self.new_names));
         let leasing = self.leased.then(|| Leasing::start(Arc::clone(&server)));
         Ok(SharedLimiter(Arc::new(Inner { server, leasing, fallback: self.fallback })))
     }
