@@ -39,7 +39,7 @@ use tollgate::{
     tenant::{HeaderTenant, Standing},
     testing::ManualClock,
 };
-use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -246,6 +246,28 @@ async fn limiters_with_different_names_leave_each_other_alone() {
     let builder = || Limiter::redis(config("redis://h"), Plans::new(Quota::new(1, HOUR).unwrap()));
     for name in ["", "a:b", "{a", "a b", &"x".repeat(33)] {
         assert_eq!(builder().name(name).unwrap_err().setting(), "limiter name");
+    }
+}
+
+#[test]
+fn closing_waits_for_what_ends_and_comes_back_in_the_background() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for server in RedisServer::each(&[]) {
+        runtime().block_on(async {
+            let limiter = node(&server.url()).await;
+            let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone());
+            let free = layer
+                .charge_if(|_, _| false)
+                .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new()))));
+            let hold = limiter.hold(&acme(), 10, 60, HOUR).await.unwrap();
+            let request = Request::get("/").header("x-tenant", "acme").body(String::new()).unwrap();
+            assert_eq!(free.oneshot(request).await.unwrap().status(), 200);
+            hold.commit(25);
+            limiter.close().await;
+        });
+        // the runtime has ended, and what was in the background with it
+        let left = runtime().block_on(async { node(&server.url()).await.peek(&acme()).await.unwrap().remaining() });
+        assert_eq!(left, 75);
     }
 }
 

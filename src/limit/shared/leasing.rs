@@ -193,7 +193,7 @@ impl Leasing {
 
     fn give_back(&self, returns: Vec<LeaseReturn<Holder, Arc<LeaseTerms>>>) {
         if !returns.is_empty() {
-            self.server.link.spawn(send_back(Arc::clone(&self.server), returns));
+            self.server.spawn(send_back(Arc::clone(&self.server), returns));
         }
     }
 

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::{Mutex, RwLock};
+
 use super::{
     breaker::Breaker,
     mirror::Mirror,
@@ -30,10 +32,12 @@ pub(super) struct Server {
     /// Whether debts are being charged.
     pub(super) is_settling: AtomicBool,
     /// Held while debts are charged.
-    pub(super) settling: tokio::sync::Mutex<()>,
+    pub(super) settling: Mutex<()>,
     pub(super) newcomers: Newcomers,
     pub(super) calls: OpenCalls,
     pub(super) link: Link,
+    /// Read by what runs in the background and must end before the node stops.
+    pub(super) unfinished: Arc<RwLock<()>>,
     pub(super) prefix: String,
     /// The part of the keys that names the kind of budget.
     pub(super) space: &'static str,
@@ -58,10 +62,11 @@ impl Server {
         Self {
             mirror: Mirror::new(local.clone()),
             is_settling: AtomicBool::new(false),
-            settling: tokio::sync::Mutex::default(),
+            settling: Mutex::default(),
             newcomers: Newcomers::new(new_names),
             calls: OpenCalls::default(),
             link,
+            unfinished: Arc::default(),
             prefix,
             space: TENANTS,
             name,
@@ -80,6 +85,15 @@ impl Server {
             open_breakers: Arc::clone(&self.open_breakers),
             ..Self::new(local, self.link.clone(), self.prefix.clone(), self.name.clone(), self.newcomers.most)
         }
+    }
+
+    /// Runs work in the background that must end before the node stops.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let unfinished = Arc::clone(&self.unfinished).try_read_owned();
+        self.link.spawn(async move {
+            work.await;
+            drop(unfinished);
+        });
     }
 
     /// Returns the name that is charged: the tenant itself, unless there are too many new names.

@@ -69,7 +69,7 @@ use crate::{
 /// A [`hold`](Self::hold) is one script call, and so is its end, in the background. It never uses a lease. If the
 /// server never learns about the end, the estimate is charged when the hold expires. The node resends the end until
 /// then, and for at least ten seconds. Usage beyond the estimate is lost if the server does not answer in that time, or
-/// if the node stops.
+/// if the node stops without [`close`](Self::close).
 ///
 /// A node renews the slots of its open calls every three seconds. Slots that are not renewed expire after ten. A node
 /// that could not renew its slots opens no call under the same key until the server counts them again, so the open
@@ -426,14 +426,18 @@ impl SharedLimiter {
     }
 
     /// Returns the unused units of this node's leases. Call it on shutdown, after the last request. Later checks are one call
-    /// each. Also charges what the fallback has admitted, if the server answers again.
+    /// each. Also waits up to five seconds for refunds and ends of [calls](#open-calls) that are being sent, sends ends without a reply
+    /// once more, and charges what the fallback has admitted, if the server answers again.
     ///
-    /// Without it, the units that this node holds come back one window later.
+    /// Without it, the units that this node holds come back one window later, and calls that have just ended may count until
+    /// their hold expires.
     pub async fn close(&self) {
-        if let Some(leasing) = &self.0.leasing {
+        let Inner { server, leasing, .. } = &*self.0;
+        if let Some(leasing) = leasing {
             leasing.close().await;
         }
-        self.0.server.settle_now().await;
+        server.finish().await;
+        server.settle_now().await;
     }
 
     /// Returns the plans of the tenants, which can be changed live. A change applies to this process only: make it in
@@ -450,7 +454,7 @@ impl SharedLimiter {
     /// Refunds a charge in the background.
     pub(crate) fn refund_later(&self, spend: Spend) {
         let own = self.clone();
-        self.0.server.link.spawn(async move { _ = own.refund(spend).await });
+        self.0.server.spawn(async move { _ = own.refund(spend).await });
     }
 
     async fn spend(&self, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Option<Answer> {
