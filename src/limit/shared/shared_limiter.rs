@@ -8,6 +8,7 @@ use super::{
     breaker::Fallback,
     lease::{Admission, LeaseStep},
     leasing::{Holder, Leasing, identity},
+    mirror::Mirrored,
     script::{self, Answer},
     server::Server,
 };
@@ -304,20 +305,11 @@ impl SharedLimiter {
         let now = || self.local().reports().clock.now();
         match step {
             LeaseStep::Admitted(Admission { lease, left, terms }) => {
-                let mirrored = match self.0.server.mirror.admit(tenant, ask, terms.knowledge) {
-                    Ok((_, mirrored)) => mirrored,
-                    Err(refusal) => {
-                        let holder = Holder { tenant: tenant.clone(), is_anonymous: ask.is_anonymous };
-                        if let Some(leasing) = &self.0.leasing {
-                            leasing.refund(&holder, lease, ask.units);
-                        }
-                        return Some(refusal);
-                    }
-                };
+                let mirrored = self.0.server.mirror.admit(tenant, ask, terms.knowledge);
                 let decision = Decision::admitted(terms.standing(left, now()), None);
                 let (quotas, generation) = (terms.quotas.clone(), terms.generation);
-                let past = |tenant| SharedPast { tenant, quotas, generation, lease, mirrored };
-                Some(self.refundable(decision, tenant, plan, ask, past, terms.marks))
+                let past = |mirrored| SharedPast { tenant: tenant.clone(), quotas, generation, lease, mirrored };
+                Some(self.refundable(decision, plan, ask, past, mirrored, terms.marks))
             }
             LeaseStep::Refused(terms) => terms.standing(0, now()).map(Decision::refused_by),
             LeaseStep::Plain | LeaseStep::Call(_) | LeaseStep::Wait(_) => {
@@ -463,39 +455,41 @@ impl SharedLimiter {
 
     pub(super) fn with_spend(&self, answer: Answer, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Decision {
         let Answer { decision, generation, marks, mirrored, .. } = answer;
+        let past = |mirrored| {
+            let (tenant, quotas) = (tenant.clone(), script::packed(plan));
+            SharedPast { tenant, quotas, generation, lease: 0, mirrored }
+        };
+        self.refundable(decision, plan, ask, past, mirrored, marks)
+    }
+
+    /// Adds what a refund needs, or refunds the charge and returns the refusal if this node refuses what the server has admitted.
+    fn refundable(
+        &self,
+        mut decision: Decision,
+        plan: &Plan,
+        ask: Ask,
+        past: impl FnOnce(Spend) -> SharedPast,
+        mirrored: Result<Mirrored, Decision>,
+        marks: Marks,
+    ) -> Decision {
         let (mirrored, refusal) = match mirrored {
             Ok((_, mirrored)) => (mirrored, None),
             Err(refusal) => (Spend::default(), Some(refusal)),
         };
-        let past = |tenant| SharedPast { tenant, quotas: script::packed(plan), generation, lease: 0, mirrored };
-        let Some(refusal) = refusal else { return self.refundable(decision, tenant, plan, ask, past, marks) };
-        // the server has charged it
-        let charged = self.refundable(decision, tenant, plan, Ask { refundable: true, ..ask }, past, marks);
-        self.refund_later(charged.into_spend());
-        refusal
-    }
-
-    /// Adds what a refund needs.
-    fn refundable(
-        &self,
-        mut decision: Decision,
-        tenant: &LimitKey,
-        plan: &Plan,
-        ask: Ask,
-        past: impl FnOnce(LimitKey) -> SharedPast,
-        marks: Marks,
-    ) -> Decision {
-        if ask.refundable && ask.units > ask.estimate() && decision.is_admitted() {
+        let is_refundable = ask.refundable || refusal.is_some();
+        if is_refundable && ask.units > ask.estimate() && decision.is_admitted() {
             decision.spend.0 = Some(Box::new(Charge {
                 limiter: self.local().id(),
-                payer: Payer::Shared(past(tenant.clone())),
+                payer: Payer::Shared(past(mirrored)),
                 past: Past { plan: plan.id(), generation: 0 },
                 units: ask.units - ask.estimate(),
                 is_anonymous: ask.is_anonymous,
                 marks,
             }));
         }
-        decision
+        let Some(refusal) = refusal else { return decision };
+        self.refund_later(decision.into_spend());
+        refusal
     }
 }
 
