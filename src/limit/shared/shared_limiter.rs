@@ -62,8 +62,8 @@ use crate::{
 ///   reset, other nodes may still admit what they hold.
 /// - The [standing](Decision::standing) shows what this node knows: others may have spent more since the last call.
 ///
-/// Plans with a [shadow](crate::Quota::shadow) quota are checked with one call for each request. So are tenants beyond
-/// the first 65,536 that a node serves at the same time. Call [`close`](Self::close) before a node stops.
+/// Plans with a [shadow](crate::Quota::shadow) quota or a window below 8 ms are checked with one call for each request. So are
+/// tenants beyond the first 65,536 that a node serves at the same time. Call [`close`](Self::close) before a node stops.
 ///
 /// # Open calls
 ///
@@ -560,6 +560,29 @@ mod tests {
         // the plan changes while the server is asked
         assert!(shared.charge(&acme, &before, slot).await.unwrap().is_admitted());
         assert!(shared.local().check_unreported(&acme, slot).is_admitted(), "nothing is open");
+    }
+
+    #[tokio::test]
+    async fn leases_ignore_quotas_of_calls_and_are_not_taken_in_windows_of_a_few_milliseconds() {
+        let Some(server) = RedisServer::start(&[]) else { return };
+        let quotas = |rate| Plan::new([Quota::concurrent(5).unwrap(), rate]).unwrap();
+        let (hourly, short) = (quotas(Quota::per_hour(10_000).unwrap()), Quota::new(1_000, Duration::from_millis(7)));
+        let builder = Limiter::leased(config(&server), Plans::new(hourly.clone()));
+        let shared = builder.connect().await.unwrap();
+        let (acme, globex) = (LimitKey::parse("acme").unwrap(), LimitKey::parse("globex").unwrap());
+        let ask = Ask { call: CallAsk::RatesOnly, ..Ask::new(1, false) };
+        for _ in 0..100 {
+            assert!(shared.check_in_plan(&acme, ask).await.is_admitted());
+        }
+        let calls = server.cli(&["info", "commandstats"]);
+        let calls = calls.lines().filter(|line| line.starts_with("cmdstat_eval"));
+        let calls = calls.filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u32>().ok());
+        assert!(calls.sum::<u32>() < 50);
+        let short = quotas(short.unwrap());
+        let leasing = shared.0.leasing.as_ref().unwrap();
+        for _ in 0..2 {
+            assert!(matches!(leasing.spend(&globex, &short, ask).await, Some(LeaseStep::Plain)));
+        }
     }
 
     #[tokio::test]
