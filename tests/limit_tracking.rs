@@ -310,6 +310,17 @@ async fn a_handle_that_outlives_its_body_keeps_nothing_open() {
 // ---- requests that are refused
 
 #[tokio::test]
+async fn a_request_that_costs_nothing_is_a_call_as_well() {
+    let limiter = limiter([per_minute(9), concurrent(1)]);
+    let plain = by_header(&limiter).cost(|_| 0).layer(answering(streaming()));
+    assert_eq!(plain.oneshot(request()).await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(limiter.check(&acme(), 0).is_admitted(), "it only looks");
+    limiter.plans().set(acme(), per_minute(9));
+    let plain = by_header(&limiter).cost(|_| 0).layer(answering(streaming()));
+    assert_eq!(plain.oneshot(request()).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_refusal_names_the_quota_and_says_that_its_reset_is_an_estimate() {
     let log = EventLog::new();
     let plans = Plans::new(Plan::new([per_minute(9), concurrent(1)]).unwrap());

@@ -202,7 +202,7 @@ impl SharedLimiterBuilder {
 }
 
 pub(super) fn is_untracked(plan: &Plan, ask: Ask) -> bool {
-    ask.call == CallAsk::Untracked && ask.units > 0 && plan.counts_calls()
+    ask.call == CallAsk::Untracked && plan.counts_calls()
 }
 
 impl SharedLimiter {
