@@ -250,6 +250,68 @@ async fn refunds_and_live_quotas_work_across_nodes() {
 }
 
 #[tokio::test]
+async fn limiters_with_different_names_leave_each_other_alone() {
+    for server in RedisServer::each(&[]) {
+        let config = config(&server.url()).share_connection();
+        let connect = async |name: &str, quota: Quota| {
+            let builder = Limiter::redis(config.clone(), Plans::new(quota)).fallback(Fallback::Closed);
+            builder.name(name).unwrap().connect().await.unwrap()
+        };
+        let hourly = || Quota::new(20, HOUR).unwrap();
+        let (window, per_window) = (Duration::from_millis(20), 10);
+        // two nodes, because each counts what it admits itself
+        let nodes = [connect("hourly", hourly()).await, connect("hourly", hourly()).await];
+        let burst = connect("burst", Quota::new(per_window, window).unwrap()).await;
+        let spend = nodes[0].check(&acme(), 1).await.into_spend();
+        let (mut admitted_by_burst, mut admitted_by_hourly, began) = (0, 0, Instant::now());
+        for turn in 0.. {
+            admitted_by_burst += u32::from(burst.check(&acme(), 1).await.is_admitted());
+            admitted_by_hourly += u32::from(nodes[turn % 2].check(&acme(), 1).await.is_admitted());
+            if admitted_by_burst >= 10 * per_window {
+                break;
+            }
+        }
+        assert!(began.elapsed() >= 8 * window, "it admits too much: {:?}", began.elapsed());
+        assert_eq!(admitted_by_hourly, 19);
+        assert_eq!(keys(&server, "limit:hourly"), ["tollgate:limit:hourly:{acme}"]);
+        assert_eq!(nodes[0].refund(spend).await.unwrap().remaining(), 1);
+        assert!(nodes[1].check(&acme(), 1).await.is_admitted());
+        burst.reset(&acme()).await.unwrap();
+        burst.plans().set(acme(), Quota::new(1, window).unwrap());
+        assert!(burst.check(&acme(), 1).await.is_admitted());
+        assert_eq!(nodes[0].check(&acme(), 1).await.refusal_reason(), Some(RefusalReason::Spent));
+        nodes[0].reset(&acme()).await.unwrap();
+        assert_eq!(nodes[1].peek(&acme()).await.unwrap().remaining(), 20);
+    }
+    let builder = || Limiter::redis(config("redis://h"), Plans::new(Quota::new(1, HOUR).unwrap()));
+    for name in ["", "a:b", "{a", "a b", &"x".repeat(33)] {
+        assert_eq!(builder().name(name).unwrap_err().setting(), "limiter name");
+    }
+}
+
+#[test]
+fn closing_waits_for_what_ends_and_comes_back_in_the_background() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for server in RedisServer::each(&[]) {
+        runtime().block_on(async {
+            let limiter = node(&server.url()).await;
+            let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone());
+            let free = layer
+                .charge_if(|_, _| false)
+                .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new()))));
+            let hold = limiter.hold(&acme(), 10, 60, HOUR).await.unwrap();
+            let request = Request::get("/").header("x-tenant", "acme").body(String::new()).unwrap();
+            assert_eq!(free.oneshot(request).await.unwrap().status(), 200);
+            hold.commit(25);
+            limiter.close().await;
+        });
+        // the runtime has ended, and what was in the background with it
+        let left = runtime().block_on(async { node(&server.url()).await.peek(&acme()).await.unwrap().remaining() });
+        assert_eq!(left, 75);
+    }
+}
+
+#[tokio::test]
 async fn a_layer_asks_the_server() {
     let Some(server) = RedisServer::start(&[]) else { return };
     let quotas = || Plans::new(Quota::new(2, HOUR).unwrap());

@@ -237,7 +237,7 @@ async fn a_call_ends_when_its_future_is_dropped_or_the_service_fails() {
 #[tokio::test]
 async fn c138_an_upgraded_connection_is_a_call_until_its_handle_is_dropped() {
     for (method, status) in [(Method::GET, StatusCode::SWITCHING_PROTOCOLS), (Method::CONNECT, StatusCode::OK)] {
-        let limiter = limiter([concurrent(1)]);
+        let [limiter, outer] = [(); 2].map(|()| limiter([concurrent(1)]));
         let kept = Arc::new(Mutex::new(None));
         let keep = Arc::clone(&kept);
         let service = answering(move |request: Request<()>| {
@@ -246,10 +246,10 @@ async fn c138_an_upgraded_connection_is_a_call_until_its_handle_is_dropped() {
         });
         let mut request = request();
         *request.method_mut() = method;
-        drop(tracking(&limiter).layer(service).oneshot(request).await.unwrap());
-        assert_eq!(left(&limiter), 0, "{status}");
+        drop(tracking(&outer).layer(tracking(&limiter).layer(service)).oneshot(request).await.unwrap());
+        assert_eq!((left(&limiter), left(&outer)), (0, 0), "{status}");
         *kept.lock().unwrap() = None;
-        assert_eq!(left(&limiter), 1, "{status}");
+        assert_eq!((left(&limiter), left(&outer)), (1, 1), "{status}");
     }
 }
 
@@ -308,6 +308,17 @@ async fn a_handle_that_outlives_its_body_keeps_nothing_open() {
 }
 
 // ---- requests that are refused
+
+#[tokio::test]
+async fn a_request_that_costs_nothing_is_a_call_as_well() {
+    let limiter = limiter([per_minute(9), concurrent(1)]);
+    let plain = by_header(&limiter).cost(|_| 0).layer(answering(streaming()));
+    assert_eq!(plain.oneshot(request()).await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(limiter.check(&acme(), 0).is_admitted(), "it only looks");
+    limiter.plans().set(acme(), per_minute(9));
+    let plain = by_header(&limiter).cost(|_| 0).layer(answering(streaming()));
+    assert_eq!(plain.oneshot(request()).await.unwrap().status(), StatusCode::OK);
+}
 
 #[tokio::test]
 async fn a_refusal_names_the_quota_and_says_that_its_reset_is_an_estimate() {
@@ -683,10 +694,14 @@ async fn a_bare_hyper_server_keeps_an_upgraded_connection_as_a_call() {
     let (listener, address) = listen().await;
     let upgrade = service_fn(async |mut request: Request<hyper::body::Incoming>| {
         // as a web socket of axum does, unless its handler asks for the handle, too
-        let usage = Usage::from_extensions(request.extensions()).cloned().filter(|_| request.uri() != "/forgets");
+        let usage = Usage::from_extensions(request.extensions()).cloned().filter(|_| request.uri() == "/");
+        // as a layer does that may send the request again
+        let copied = (request.uri() == "/copies").then(|| request.extensions().clone());
         let upgraded = hyper::upgrade::on(&mut request);
+        let kept = (request.uri() == "/keeps").then_some(request);
         tokio::spawn(async move {
             let Ok(upgraded) = upgraded.await else { return };
+            drop((kept, copied));
             let mut io = hyper_util::rt::TokioIo::new(upgraded);
             io.write_all(b"upgraded").await.unwrap();
             _ = io.read(&mut [0]).await;
@@ -705,8 +720,10 @@ async fn a_bare_hyper_server_keeps_an_upgraded_connection_as_a_call() {
         }
     });
     let upgrade = "connection: upgrade\r\nupgrade: echo\r\n";
-    ask_at(address, "/forgets", upgrade, "503 Service Unavailable").await;
-    wait_until_left(&limiter, 1).await;
+    for path in ["/forgets", "/keeps", "/copies"] {
+        ask_at(address, path, upgrade, "503 Service Unavailable").await;
+        wait_until_left(&limiter, 1).await;
+    }
     let client = ask(address, upgrade, "upgraded").await;
     assert_eq!(left(&limiter), 0);
     ask(address, "", "429 Too Many Requests").await;

@@ -220,6 +220,13 @@ async fn a_plan_that_counts_calls_refuses_what_nothing_tracks() {
         let limiter = if leased { builder.leased() } else { builder }.connect().await.unwrap();
         assert_eq!(limiter.check(&acme(), 1).await.refusal_reason(), Some(RefusalReason::Untracked));
         assert_eq!(left(&limiter).await, 100);
+        // a check of zero units only looks, but a request that costs nothing is a call
+        assert!(limiter.check(&acme(), 0).await.is_admitted());
+        let layer = RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter).cost(|_| 0);
+        let service = layer
+            .layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))));
+        let request = Request::get("/").header("x-tenant", "acme").body(()).unwrap();
+        assert_eq!(service.oneshot(request).await.unwrap().status(), 503);
     }
 }
 

@@ -95,7 +95,7 @@ macro_rules! extract_from_extensions {
                 _: &S,
             ) -> Result<Self, $crate::http::missing_layer::MissingLayer> {
                 let missing = $crate::http::missing_layer::MissingLayer::new($missing);
-                parts.extensions.get::<Self>().cloned().ok_or(missing)
+                Self::from_extensions(&parts.extensions).cloned().ok_or(missing)
             }
         }
 
@@ -106,7 +106,7 @@ macro_rules! extract_from_extensions {
                 parts: &mut ::http::request::Parts,
                 _: &S,
             ) -> Result<Option<Self>, ::std::convert::Infallible> {
-                Ok(parts.extensions.get::<Self>().cloned())
+                Ok(Self::from_extensions(&parts.extensions).cloned())
             }
         }
     };

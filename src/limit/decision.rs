@@ -114,10 +114,12 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// Asks for units that are never refunded, and that can't wait. Nothing tracks when the request ends.
+    /// Asks for units that are never refunded, and that can't wait. Nothing tracks when the request ends. Zero units only look at
+    /// the rates, unless the request of a layer costs nothing.
     #[inline]
     pub(super) fn new(units: u32, is_anonymous: bool) -> Self {
-        Self { units, is_anonymous, refundable: false, can_wait: false, is_admitted: false, call: CallAsk::Untracked }
+        let call = if units > 0 { CallAsk::Untracked } else { CallAsk::RatesOnly };
+        Self { units, is_anonymous, refundable: false, can_wait: false, is_admitted: false, call }
     }
 
     /// Returns the units that count while the call is open.

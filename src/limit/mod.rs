@@ -64,7 +64,8 @@
 //!
 //! The quotas of one [`Plan`] are charged all or nothing. The headers describe the quota that refused, or else the rate
 //! with the least left. If two layers have different limiters, a request is charged to one after the other, so the
-//! outer one stays charged if the inner one refuses. Then, too, the headers describe the quota that refused.
+//! outer one stays charged if the inner one refuses. Then, too, the headers describe the quota that refused. On Redis, limiters
+//! with different plans need different names.
 //!
 //! # Plans from a database
 //!

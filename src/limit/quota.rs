@@ -148,8 +148,8 @@ impl Quota {
     /// Requests that other parts of this crate charge, without a layer of this module, take no slot: they are charged
     /// only to the rates of the plan. So give such a plan a rate, too. `docs/layers.md` names them.
     ///
-    /// A request that was admitted before its plan had such a quota does not count; a hold does. Each call counts as
-    /// one, even if it costs several units. In a plan that also has rates, a request is charged to all quotas or to
+    /// A request that was admitted before its plan had such a quota does not count. A hold does, unless its plan was
+    /// [unlimited](super::Plan::unlimited) when it was opened. Each call counts as one, even if it costs several units. In a plan that also has rates, a request is charged to all quotas or to
     /// none. On Redis, a key has at most 1,024 open calls, even under a higher limit.
     ///
     /// # Errors

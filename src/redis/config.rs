@@ -107,7 +107,8 @@ impl RedisConfig {
     }
 
     /// Sets the prefix of all keys, so that several applications can share a server. Defaults to `tollgate`. A colon follows
-    /// it, so it can't contain one, and keys of different prefixes never collide.
+    /// it, so it can't contain one, and keys of different prefixes never collide. All limiters of one prefix that have no
+    /// [name](crate::limit::SharedLimiterBuilder::name) share their budgets.
     ///
     /// # Errors
     ///
@@ -141,7 +142,8 @@ impl RedisConfig {
 
     /// Lets all objects that are connected with clones of this configuration, such as a store, a limiter and plans,
     /// share one connection. By default, each has its own. Clones may have a different [prefix](Self::key_prefix) and
-    /// [deadline](Self::deadline).
+    /// [deadline](Self::deadline). Several limiters with different plans need different
+    /// [names](crate::limit::SharedLimiterBuilder::name).
     ///
     /// Connect all of them in the same tokio runtime. The connection is closed when the last one is dropped. User, password and
     /// authorities belong to the connection, so set them first: setting one of them later ends the sharing.

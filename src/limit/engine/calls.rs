@@ -124,7 +124,7 @@ impl Calls {
         decision: &mut Decision,
     ) -> Option<u64> {
         self.settle(quotas, context);
-        let is_untracked = ask.call == CallAsk::Untracked && ask.units > 0 && !ask.is_admitted;
+        let is_untracked = ask.call == CallAsk::Untracked && !ask.is_admitted;
         if is_untracked && quotas.iter().any(Limited::needs_tracking) {
             *decision = Decision::UNTRACKED;
             return None;

@@ -1,4 +1,4 @@
-//! [`Breaker`]: stops asking a server that does not answer.
+//! [`Breaker`]: stops asking a server that does not answer. [`Fallback`]: what decides meanwhile.
 
 use std::{
     sync::atomic::{
@@ -14,6 +14,21 @@ use crate::util::clock::Moment;
 const FAILURES: u32 = 3;
 /// Then one call in this time finds out whether it answers again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The rule for requests while the server does not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fallback {
+    /// Each process limits on its own, in memory, with the same quotas, and starts from what it knows. All processes
+    /// together may admit up to the limit times the number of processes. See
+    /// [`SharedLimiter`](crate::limit::SharedLimiter#when-the-server-does-not-answer).
+    #[default]
+    Local,
+    /// Admits all requests, without headers.
+    Open,
+    /// Refuses all requests with a 503.
+    Closed,
+}
 
 /// Closed as long as calls succeed.
 #[derive(Debug, Default)]

@@ -29,6 +29,8 @@ use crate::{
 /// How often slots are renewed, and how long after a failure those of a key are tried again.
 const RENEWAL: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(250);
+/// How long a node that stops waits for what it has in the background.
+const CLOSING: Duration = Duration::from_secs(5);
 /// At most this many keys are renewed at the same time.
 const AT_ONCE: usize = 1024;
 
@@ -185,6 +187,15 @@ impl Server {
         }
     }
 
+    /// Waits for what runs in the background, and sends the ends of calls again that had no reply.
+    pub(super) async fn finish(self: &Arc<Self>) {
+        let finished = async {
+            drop(self.unfinished.write().await);
+            self.renew_slots(self.calls.keys()).await
+        };
+        _ = tokio::time::timeout(CLOSING, finished).await;
+    }
+
     /// Returns whether the end is final. An undo that finds no call is not: the request that opens the call may be on its way on
     /// another connection.
     async fn send_end(&self, key: &LimitKey, call: &CallToEnd, is_sent_before: bool) -> Result<bool, RedisFailure> {
@@ -273,7 +284,8 @@ impl SharedCall {
             (None, CallEnd::Estimate) => String::new(),
         };
         let call = CallToEnd::new(id, used, self.expires);
-        server.link.clone().spawn(async move { server.end_call(&key, call).await });
+        let ending = Arc::clone(&server);
+        server.spawn(async move { ending.end_call(&key, call).await });
     }
 }
 
@@ -441,6 +453,22 @@ mod tests {
             }
         };
         tokio::time::timeout(Duration::from_secs(20), is_charged).await.unwrap();
+        // a node that stops sends it once more
+        let call = shared.hold(&acme, 10, 500, Duration::from_secs(600)).await.unwrap();
+        redis.kill();
+        call.commit(100);
+        tokio::time::timeout(Duration::from_secs(20), async {
+            while server.calls.ends_of_key(&acme).is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            redis.restart();
+            while server.change_calls("", "commit", &acme, &[b"unknown!", b"", b"1"]).await.is_err() {}
+        })
+        .await
+        .unwrap();
+        assert!(!server.calls.is_empty());
+        shared.close().await;
+        assert!(server.calls.is_empty());
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
-use super::{SharedLimiter, model::redis_server::RedisServer};
+use super::{SharedLimiter, SharedLimiterBuilder, model::redis_server::RedisServer};
 use crate::{
     limit::{
         decision::{Ask, RefusalReason},
@@ -20,9 +20,20 @@ const HOUR: Duration = Duration::from_secs(3600);
 const LIMIT: u32 = 50;
 
 async fn node(server: &RedisServer, clock: &ManualClock) -> SharedLimiter {
+    connect(builder(server, clock)).await
+}
+
+async fn leased_node(server: &RedisServer, clock: &ManualClock) -> SharedLimiter {
+    connect(builder(server, clock).leased()).await
+}
+
+fn builder(server: &RedisServer, clock: &ManualClock) -> SharedLimiterBuilder {
     let config = RedisConfig::new(&server.url()).unwrap().deadline(Duration::from_secs(5)).unwrap();
-    let quotas = Plans::new(Quota::new(LIMIT, HOUR).unwrap());
-    let node = Limiter::builder(quotas).clock(clock.clone()).redis(config).connect().await.unwrap();
+    Limiter::builder(Plans::new(Quota::new(LIMIT, HOUR).unwrap())).clock(clock.clone()).redis(config)
+}
+
+async fn connect(builder: SharedLimiterBuilder) -> SharedLimiter {
+    let node = builder.connect().await.unwrap();
     // the tests settle
     node.0.server.is_settling.store(true, SeqCst);
     node
@@ -130,6 +141,23 @@ async fn b35_a_refusal_by_this_node_takes_nothing_from_the_server() {
         // the refunds run in the background
         let refunded = async { while left(&node, &acme).await < LIMIT {} };
         tokio::time::timeout(Duration::from_secs(20), refunded).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_this_node_refuses_after_a_call_without_a_lease_takes_nothing_from_the_server() {
+    for server in RedisServer::each(&[]) {
+        let clock = ManualClock::new();
+        let [plain, leased] = [node(&server, &clock).await, leased_node(&server, &clock).await];
+        let acme = named("acme");
+        assert!(leased.fall_back(&acme, Ask::new(LIMIT - 1, false)).is_admitted());
+        for _ in 0..3 {
+            assert_eq!(leased.check(&acme, 5).await.refusal_reason(), Some(RefusalReason::Spent));
+            // the refund runs in the background
+            let refunded = async { while left(&plain, &acme).await < LIMIT {} };
+            tokio::time::timeout(Duration::from_secs(20), refunded).await.unwrap();
+            clock.advance(Duration::from_secs(2));
+        }
     }
 }
 

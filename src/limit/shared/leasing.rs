@@ -29,6 +29,8 @@ use crate::{
 /// How long a lease can be used. A longer one would save calls for tenants with few requests, and delay what other nodes
 /// see.
 const LIFETIME: Duration = Duration::from_secs(1);
+/// The server grants no lease that is shorter.
+const SHORTEST: Duration = Duration::from_millis(1);
 /// The maximum number of units in a lease.
 const LARGEST: u32 = 1_000;
 /// The slots are spread over this many locks.
@@ -95,8 +97,12 @@ impl Leasing {
         if ask.units == 0 || plan.limits().iter().any(|limited| limited.quota.is_shadow()) {
             return Some(LeaseStep::Plain);
         }
+        let lifetime = Self::lifetime(plan);
+        if lifetime < SHORTEST {
+            return Some(LeaseStep::Plain);
+        }
         let holder = Holder { tenant: tenant.clone(), is_anonymous: ask.is_anonymous };
-        let request = LeaseRequest { units: ask.units, plan: plan.id(), lifetime: self.lifetime(plan) };
+        let request = LeaseRequest { units: ask.units, plan: plan.id(), lifetime };
         let mut step = self.step(&holder, request);
         if let LeaseStep::Wait(_) = step {
             step = self.wait_for_others(&holder, request, step).await?;
@@ -193,14 +199,15 @@ impl Leasing {
 
     fn give_back(&self, returns: Vec<LeaseReturn<Holder, Arc<LeaseTerms>>>) {
         if !returns.is_empty() {
-            self.server.link.spawn(send_back(Arc::clone(&self.server), returns));
+            self.server.spawn(send_back(Arc::clone(&self.server), returns));
         }
     }
 
     /// Returns how long a lease of this plan lasts. Its units count from its end, so a tenant of a short window would get too
     /// little if a lease was long.
-    fn lifetime(&self, plan: &Plan) -> Duration {
-        let limits = plan.limits().iter().filter(|limited| !matches!(limited.quota.rule(), Rule::Fixed));
+    fn lifetime(plan: &Plan) -> Duration {
+        let has_window = |rule| !matches!(rule, Rule::Fixed | Rule::Concurrent);
+        let limits = plan.limits().iter().filter(|limited| has_window(limited.quota.rule()));
         limits.map(|limited| limited.quota.window() / 8).fold(LIFETIME, Duration::min)
     }
 

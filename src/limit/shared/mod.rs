@@ -19,5 +19,6 @@ mod server;
 mod settling;
 mod shared_limiter;
 
+pub use self::breaker::Fallback;
 pub use self::redis_plans::RedisPlans;
-pub use self::shared_limiter::{Fallback, SharedLimiter, SharedLimiterBuilder};
+pub use self::shared_limiter::{SharedLimiter, SharedLimiterBuilder};

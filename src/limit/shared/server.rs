@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::{Mutex, RwLock};
+
 use super::{
     breaker::Breaker,
     mirror::Mirror,
@@ -30,13 +32,17 @@ pub(super) struct Server {
     /// Whether debts are being charged.
     pub(super) is_settling: AtomicBool,
     /// Held while debts are charged.
-    pub(super) settling: tokio::sync::Mutex<()>,
+    pub(super) settling: Mutex<()>,
     pub(super) newcomers: Newcomers,
     pub(super) calls: OpenCalls,
     pub(super) link: Link,
+    /// Read by what runs in the background and must end before the node stops.
+    pub(super) unfinished: Arc<RwLock<()>>,
     pub(super) prefix: String,
     /// The part of the keys that names the kind of budget.
     pub(super) space: &'static str,
+    /// The name of the limiter, which is a part of its keys unless it is empty.
+    name: String,
     pub(super) breaker: Breaker,
     /// Has the clock of the breaker, and reports its changes.
     pub(super) watcher: Limiter,
@@ -52,16 +58,18 @@ const DEBIT: Duration = Duration::from_secs(5);
 
 impl Server {
     /// Creates the server of the budgets of tenants.
-    pub(super) fn new(local: Limiter, link: Link, prefix: String, new_names: u32) -> Self {
+    pub(super) fn new(local: Limiter, link: Link, prefix: String, name: String, new_names: u32) -> Self {
         Self {
             mirror: Mirror::new(local.clone()),
             is_settling: AtomicBool::new(false),
-            settling: tokio::sync::Mutex::default(),
+            settling: Mutex::default(),
             newcomers: Newcomers::new(new_names),
             calls: OpenCalls::default(),
             link,
+            unfinished: Arc::default(),
             prefix,
             space: TENANTS,
+            name,
             breaker: Breaker::default(),
             watcher: local.clone(),
             open_breakers: Arc::default(),
@@ -75,8 +83,17 @@ impl Server {
             space,
             watcher: self.watcher.clone(),
             open_breakers: Arc::clone(&self.open_breakers),
-            ..Self::new(local, self.link.clone(), self.prefix.clone(), self.newcomers.most)
+            ..Self::new(local, self.link.clone(), self.prefix.clone(), self.name.clone(), self.newcomers.most)
         }
+    }
+
+    /// Runs work in the background that must end before the node stops.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let unfinished = Arc::clone(&self.unfinished).try_read_owned();
+        self.link.spawn(async move {
+            work.await;
+            drop(unfinished);
+        });
     }
 
     /// Returns the name that is charged: the tenant itself, unless there are too many new names.
@@ -218,8 +235,11 @@ impl Server {
     }
 
     /// Returns the key of a tenant, which is its hash tag. Braces in a name would end the tag early, but the rest of the key
-    /// follows: no two tenants share a key. A prefix has no colon, so no key of another application or of a store is equal.
+    /// follows: no two tenants share a key. A prefix and a name have no colon and no brace, so no key of another application, of a
+    /// store or of a limiter with another name is equal.
     pub(super) fn key(&self, tenant: &LimitKey) -> Vec<u8> {
-        [self.prefix.as_bytes(), b":", self.space.as_bytes(), b":{", tenant.as_bytes(), b"}"].concat()
+        let separator: &[u8] = if self.name.is_empty() { b"" } else { b":" };
+        let scope = [self.prefix.as_bytes(), b":", self.space.as_bytes(), separator, self.name.as_bytes()].concat();
+        [&scope, &b":{"[..], tenant.as_bytes(), b"}"].concat()
     }
 }

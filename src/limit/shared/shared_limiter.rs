@@ -5,8 +5,10 @@ use std::{mem, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
+    breaker::Fallback,
     lease::{Admission, LeaseStep},
     leasing::{Holder, Leasing, identity},
+    mirror::Mirrored,
     script::{self, Answer},
     server::Server,
 };
@@ -21,7 +23,7 @@ use crate::{
     },
     redis::{Link, RedisConfig},
     tenant::{LimitKey, Standing},
-    util::builder::setters,
+    util::{builder::setters, error::ConfigError},
 };
 
 /// A limiter whose budgets are shared by all processes that use the same Redis or Valkey (feature `redis`). Clones
@@ -60,15 +62,15 @@ use crate::{
 ///   reset, other nodes may still admit what they hold.
 /// - The [standing](Decision::standing) shows what this node knows: others may have spent more since the last call.
 ///
-/// Plans with a [shadow](crate::Quota::shadow) quota are checked with one call for each request. So are tenants beyond
-/// the first 65,536 that a node serves at the same time. Call [`close`](Self::close) before a node stops.
+/// Plans with a [shadow](crate::Quota::shadow) quota or a window below 8 ms are checked with one call for each request. So are
+/// tenants beyond the first 65,536 that a node serves at the same time. Call [`close`](Self::close) before a node stops.
 ///
 /// # Open calls
 ///
 /// A [`hold`](Self::hold) is one script call, and so is its end, in the background. It never uses a lease. If the
 /// server never learns about the end, the estimate is charged when the hold expires. The node resends the end until
 /// then, and for at least ten seconds. Usage beyond the estimate is lost if the server does not answer in that time, or
-/// if the node stops.
+/// if the node stops without [`close`](Self::close).
 ///
 /// A node renews the slots of its open calls every three seconds. Slots that are not renewed expire after ten. A node
 /// that could not renew its slots opens no call under the same key until the server counts them again, so the open
@@ -114,27 +116,13 @@ pub(super) struct Inner {
     fallback: Fallback,
 }
 
-/// The rule for requests while the server does not answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fallback {
-    /// Each process limits on its own, in memory, with the same quotas, and starts from what it knows. All processes
-    /// together may admit up to the limit times the number of processes. See
-    /// [`SharedLimiter`](SharedLimiter#when-the-server-does-not-answer).
-    #[default]
-    Local,
-    /// Admits all requests, without headers.
-    Open,
-    /// Refuses all requests with a 503.
-    Closed,
-}
-
 /// Builds a [`SharedLimiter`].
 #[derive(Debug)]
 #[must_use]
 pub struct SharedLimiterBuilder {
     local: LimiterBuilder,
     config: RedisConfig,
+    name: String,
     fallback: Fallback,
     leased: bool,
     new_names: u32,
@@ -145,7 +133,8 @@ const DEADLINE: Duration = Duration::from_millis(100);
 const NEW_NAMES: u32 = 10_000;
 
 impl Limiter {
-    /// Starts building a limiter whose budgets are shared by all processes that use this server.
+    /// Starts building a limiter whose budgets are shared by all processes that use this server. Limiters with different plans on one
+    /// server need different [names](SharedLimiterBuilder::name) or [prefixes](RedisConfig::key_prefix).
     pub fn redis(config: RedisConfig, plans: Plans) -> SharedLimiterBuilder {
         Self::builder(plans).redis(config)
     }
@@ -162,7 +151,7 @@ impl LimiterBuilder {
     /// [`Fallback::Local`].
     pub fn redis(self, config: RedisConfig) -> SharedLimiterBuilder {
         let (fallback, new_names) = (Fallback::default(), NEW_NAMES);
-        SharedLimiterBuilder { local: self, config, fallback, leased: false, new_names }
+        SharedLimiterBuilder { local: self, config, name: String::new(), fallback, leased: false, new_names }
     }
 }
 
@@ -184,6 +173,20 @@ impl SharedLimiterBuilder {
         pub fn max_new_names_per_minute(most: u32) { new_names: most }
     }
 
+    /// Sets the name of the limiter, which becomes a part of its keys. By default, a limiter has none.
+    ///
+    /// Limiters with the same name and [prefix](RedisConfig::key_prefix) share their budgets, so all nodes need the same one. Two
+    /// limiters with different plans need different names or prefixes: otherwise each forgets what its own plan does not
+    /// count, and neither limit holds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error unless the name has 1 to 32 letters, digits, `.`, `_` or `-`.
+    pub fn name(self, name: &str) -> Result<Self, ConfigError> {
+        ConfigError::check_word("limiter name", name, 32)?;
+        Ok(Self { name: name.to_owned(), ..self })
+    }
+
     /// Connects to the server. Call it in a tokio runtime that outlives the limiter.
     ///
     /// # Errors
@@ -192,14 +195,14 @@ impl SharedLimiterBuilder {
     pub async fn connect(self) -> Result<SharedLimiter, LimiterError> {
         let local = self.local.build()?;
         let link = Link::connect(&self.config, self.config.deadline_or(DEADLINE)).await?;
-        let server = Arc::new(Server::new(local, link, self.config.prefix, self.new_names));
+        let server = Arc::new(Server::new(local, link, self.config.prefix, self.name, self.new_names));
         let leasing = self.leased.then(|| Leasing::start(Arc::clone(&server)));
         Ok(SharedLimiter(Arc::new(Inner { server, leasing, fallback: self.fallback })))
     }
 }
 
 pub(super) fn is_untracked(plan: &Plan, ask: Ask) -> bool {
-    ask.call == CallAsk::Untracked && ask.units > 0 && plan.counts_calls()
+    ask.call == CallAsk::Untracked && plan.counts_calls()
 }
 
 impl SharedLimiter {
@@ -304,20 +307,11 @@ impl SharedLimiter {
         let now = || self.local().reports().clock.now();
         match step {
             LeaseStep::Admitted(Admission { lease, left, terms }) => {
-                let mirrored = match self.0.server.mirror.admit(tenant, ask, terms.knowledge) {
-                    Ok((_, mirrored)) => mirrored,
-                    Err(refusal) => {
-                        let holder = Holder { tenant: tenant.clone(), is_anonymous: ask.is_anonymous };
-                        if let Some(leasing) = &self.0.leasing {
-                            leasing.refund(&holder, lease, ask.units);
-                        }
-                        return Some(refusal);
-                    }
-                };
+                let mirrored = self.0.server.mirror.admit(tenant, ask, terms.knowledge);
                 let decision = Decision::admitted(terms.standing(left, now()), None);
                 let (quotas, generation) = (terms.quotas.clone(), terms.generation);
-                let past = |tenant| SharedPast { tenant, quotas, generation, lease, mirrored };
-                Some(self.refundable(decision, tenant, plan, ask, past, terms.marks))
+                let past = |mirrored| SharedPast { tenant: tenant.clone(), quotas, generation, lease, mirrored };
+                Some(self.refundable(decision, plan, ask, past, mirrored, terms.marks))
             }
             LeaseStep::Refused(terms) => terms.standing(0, now()).map(Decision::refused_by),
             LeaseStep::Plain | LeaseStep::Call(_) | LeaseStep::Wait(_) => {
@@ -419,14 +413,18 @@ impl SharedLimiter {
     }
 
     /// Returns the unused units of this node's leases. Call it on shutdown, after the last request. Later checks are one call
-    /// each. Also charges what the fallback has admitted, if the server answers again.
+    /// each. Also waits up to five seconds for refunds and ends of [calls](#open-calls) that are being sent, sends ends without a reply
+    /// once more, and charges what the fallback has admitted, if the server answers again.
     ///
-    /// Without it, the units that this node holds come back one window later.
+    /// Without it, the units that this node holds come back one window later, and calls that have just ended may count until
+    /// their hold expires.
     pub async fn close(&self) {
-        if let Some(leasing) = &self.0.leasing {
+        let Inner { server, leasing, .. } = &*self.0;
+        if let Some(leasing) = leasing {
             leasing.close().await;
         }
-        self.0.server.settle_now().await;
+        server.finish().await;
+        server.settle_now().await;
     }
 
     /// Returns the plans of the tenants, which can be changed live. A change applies to this process only: make it in
@@ -443,7 +441,7 @@ impl SharedLimiter {
     /// Refunds a charge in the background.
     pub(crate) fn refund_later(&self, spend: Spend) {
         let own = self.clone();
-        self.0.server.link.spawn(async move { _ = own.refund(spend).await });
+        self.0.server.spawn(async move { _ = own.refund(spend).await });
     }
 
     async fn spend(&self, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Option<Answer> {
@@ -452,39 +450,41 @@ impl SharedLimiter {
 
     pub(super) fn with_spend(&self, answer: Answer, tenant: &LimitKey, plan: &Plan, ask: Ask) -> Decision {
         let Answer { decision, generation, marks, mirrored, .. } = answer;
+        let past = |mirrored| {
+            let (tenant, quotas) = (tenant.clone(), script::packed(plan));
+            SharedPast { tenant, quotas, generation, lease: 0, mirrored }
+        };
+        self.refundable(decision, plan, ask, past, mirrored, marks)
+    }
+
+    /// Adds what a refund needs, or refunds the charge and returns the refusal if this node refuses what the server has admitted.
+    fn refundable(
+        &self,
+        mut decision: Decision,
+        plan: &Plan,
+        ask: Ask,
+        past: impl FnOnce(Spend) -> SharedPast,
+        mirrored: Result<Mirrored, Decision>,
+        marks: Marks,
+    ) -> Decision {
         let (mirrored, refusal) = match mirrored {
             Ok((_, mirrored)) => (mirrored, None),
             Err(refusal) => (Spend::default(), Some(refusal)),
         };
-        let past = |tenant| SharedPast { tenant, quotas: script::packed(plan), generation, lease: 0, mirrored };
-        let Some(refusal) = refusal else { return self.refundable(decision, tenant, plan, ask, past, marks) };
-        // the server has charged it
-        let charged = self.refundable(decision, tenant, plan, Ask { refundable: true, ..ask }, past, marks);
-        self.refund_later(charged.into_spend());
-        refusal
-    }
-
-    /// Adds what a refund needs.
-    fn refundable(
-        &self,
-        mut decision: Decision,
-        tenant: &LimitKey,
-        plan: &Plan,
-        ask: Ask,
-        past: impl FnOnce(LimitKey) -> SharedPast,
-        marks: Marks,
-    ) -> Decision {
-        if ask.refundable && ask.units > ask.estimate() && decision.is_admitted() {
+        let is_refundable = ask.refundable || refusal.is_some();
+        if is_refundable && ask.units > ask.estimate() && decision.is_admitted() {
             decision.spend.0 = Some(Box::new(Charge {
                 limiter: self.local().id(),
-                payer: Payer::Shared(past(tenant.clone())),
+                payer: Payer::Shared(past(mirrored)),
                 past: Past { plan: plan.id(), generation: 0 },
                 units: ask.units - ask.estimate(),
                 is_anonymous: ask.is_anonymous,
                 marks,
             }));
         }
-        decision
+        let Some(refusal) = refusal else { return decision };
+        self.refund_later(decision.into_spend());
+        refusal
     }
 }
 
@@ -555,6 +555,29 @@ mod tests {
         // the plan changes while the server is asked
         assert!(shared.charge(&acme, &before, slot).await.unwrap().is_admitted());
         assert!(shared.local().check_unreported(&acme, slot).is_admitted(), "nothing is open");
+    }
+
+    #[tokio::test]
+    async fn leases_ignore_quotas_of_calls_and_are_not_taken_in_windows_of_a_few_milliseconds() {
+        let Some(server) = RedisServer::start(&[]) else { return };
+        let quotas = |rate| Plan::new([Quota::concurrent(5).unwrap(), rate]).unwrap();
+        let (hourly, short) = (quotas(Quota::per_hour(10_000).unwrap()), Quota::new(1_000, Duration::from_millis(7)));
+        let builder = Limiter::leased(config(&server), Plans::new(hourly.clone()));
+        let shared = builder.connect().await.unwrap();
+        let (acme, globex) = (LimitKey::parse("acme").unwrap(), LimitKey::parse("globex").unwrap());
+        let ask = Ask { call: CallAsk::RatesOnly, ..Ask::new(1, false) };
+        for _ in 0..100 {
+            assert!(shared.check_in_plan(&acme, ask).await.is_admitted());
+        }
+        let calls = server.cli(&["info", "commandstats"]);
+        let calls = calls.lines().filter(|line| line.starts_with("cmdstat_eval"));
+        let calls = calls.filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u32>().ok());
+        assert!(calls.sum::<u32>() < 50);
+        let short = quotas(short.unwrap());
+        let leasing = shared.0.leasing.as_ref().unwrap();
+        for _ in 0..2 {
+            assert!(matches!(leasing.spend(&globex, &short, ask).await, Some(LeaseStep::Plain)));
+        }
     }
 
     #[tokio::test]

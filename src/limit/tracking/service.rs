@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use super::{
     body::Tracked,
-    usage::{CallGuard, OpenedUsage, Usage},
+    usage::{CallGuard, OpenedUsage},
 };
 use crate::{
     http::head::Head,
@@ -45,15 +45,7 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let is_connect = request.method() == Method::CONNECT;
-        let extensions = request.extensions_mut();
-        let call = extensions.remove::<OpenedUsage>().map(|OpenedUsage { usage, is_visible }| {
-            let call = CallGuard::new(&usage);
-            if is_visible {
-                let outer = extensions.remove::<Usage>();
-                extensions.insert(usage.inside(outer));
-            }
-            call
-        });
+        let call = OpenedUsage::take_from(request.extensions_mut());
         TrackedFuture { future: self.inner.call(request), call, is_connect }
     }
 }

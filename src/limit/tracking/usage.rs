@@ -1,9 +1,12 @@
 use std::sync::{
     Arc, Mutex, Once,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{
+        AtomicU64, AtomicUsize,
+        Ordering::{Relaxed, SeqCst},
+    },
 };
 
-use http::{HeaderMap, StatusCode};
+use http::{Extensions, HeaderMap, StatusCode};
 
 use crate::{
     limit::{decision::ChargeRule, hold::Hold},
@@ -15,9 +18,10 @@ use crate::{
 /// In a [metered](super::TrackingLayer::metered) layer it counts what the call uses. The layer charges that when the
 /// response body ends. If nothing was counted, it charges the estimate.
 ///
-/// An upgraded connection stays a call until the last clone is dropped, so move one into the task that serves it. If the handler
-/// keeps none where a quota of [concurrent](crate::Quota::concurrent) calls applies, the upgrade is refused with a 503, and the
-/// event [`CallUntracked`](crate::event::EventKind::CallUntracked) is recorded:
+/// An upgraded connection stays a call until the last clone is dropped, so take one before the response is returned, and move it
+/// into the task that serves the connection. The request itself and copies of its extensions do not keep the call open. If the
+/// handler keeps no clone where a quota of [concurrent](crate::Quota::concurrent) calls applies, the upgrade is refused with a 503,
+/// and the event [`CallUntracked`](crate::event::EventKind::CallUntracked) is recorded:
 ///
 /// ```
 /// use http::Request;
@@ -32,15 +36,30 @@ use crate::{
 ///
 /// If several limiters surround a handler, it gets the handle of the innermost. Units that it counts there count for all of
 /// them.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Usage {
     own: Arc<UsageState>,
+    /// Whether the call of an upgraded connection stays open until this is dropped.
+    is_kept: bool,
     /// The handle of the layer around this one.
-    outer: Option<Arc<Usage>>,
+    outer: Option<Box<Usage>>,
+}
+
+/// The handle in the extensions of a request. A handler may drop the request at any time, and a layer may keep a copy of its
+/// extensions, so it keeps no call open.
+#[derive(Debug)]
+struct UsageOfRequest(Usage);
+
+impl Clone for UsageOfRequest {
+    fn clone(&self) -> Self {
+        Self(self.0.copy(false))
+    }
 }
 
 struct UsageState {
     counted: AtomicU64,
+    /// The number of handles that keep the call open, and one for the response.
+    kept: AtomicUsize,
     /// Taken when the call ends.
     hold: Mutex<Option<Hold>>,
     /// Reads the chunks of the body.
@@ -65,16 +84,12 @@ const FREE: u64 = u64::MAX - 1;
 pub(super) struct CallGuard(Option<Arc<UsageState>>);
 
 impl CallGuard {
-    pub(super) fn new(usage: &Usage) -> Self {
-        Self(Some(Arc::clone(&usage.own)))
-    }
-
     /// Counts what a chunk of the body contains.
     pub(super) fn read_usage(&self, chunk: &[u8]) {
         if let Some(state) = &self.0
             && let Some(read) = &state.read
         {
-            read(chunk, &Usage { own: Arc::clone(state), outer: None });
+            read(chunk, &Usage { own: Arc::clone(state), is_kept: false, outer: None });
         }
     }
 
@@ -89,7 +104,7 @@ impl CallGuard {
 
     /// Returns whether an upgrade must be refused: a quota of concurrent calls counts it, and its handler has kept no handle.
     pub(super) fn refuses_upgrade(&self) -> bool {
-        let Some(state) = self.0.as_ref().filter(|state| Arc::strong_count(state) == 1) else { return false };
+        let Some(state) = self.0.as_ref().filter(|state| state.kept.load(SeqCst) == 1) else { return false };
         let hold = lock(&state.hold);
         let Some(hold) = hold.as_ref().filter(|hold| hold.is_counted()) else { return false };
         let is_refused = hold.refuse_untracked();
@@ -106,7 +121,9 @@ impl CallGuard {
 
     /// Leaves the end of the call to the handles that the handler has kept.
     pub(super) fn leave_to_handler(mut self) {
-        self.0 = None;
+        if let Some(state) = self.0.take() {
+            state.release();
+        }
     }
 }
 
@@ -121,9 +138,9 @@ impl Drop for CallGuard {
 /// A call that the gate has opened, in the extensions of a request on its way to the service that ends it.
 #[derive(Clone, Debug)]
 pub(in crate::limit) struct OpenedUsage {
-    pub(super) usage: Usage,
+    own: Arc<UsageState>,
     /// Whether the handler gets the handle.
-    pub(super) is_visible: bool,
+    is_visible: bool,
 }
 
 impl OpenedUsage {
@@ -134,15 +151,25 @@ impl OpenedUsage {
         is_visible: bool,
     ) -> Self {
         let (counted, hold, warned) = (AtomicU64::new(UNKNOWN), Mutex::new(Some(hold)), Arc::clone(warned));
-        let own = UsageState { counted, hold, read, warned, charge_rule };
-        Self { usage: Usage { own: Arc::new(own), outer: None }, is_visible }
+        let own = UsageState { counted, kept: AtomicUsize::new(1), hold, read, warned, charge_rule };
+        Self { own: Arc::new(own), is_visible }
+    }
+
+    /// Takes the call of a request, and gives the request its handle.
+    pub(super) fn take_from(extensions: &mut Extensions) -> Option<CallGuard> {
+        let Self { own, is_visible } = extensions.remove()?;
+        if is_visible {
+            let outer = extensions.remove().map(|UsageOfRequest(outer)| Box::new(outer));
+            extensions.insert(UsageOfRequest(Usage { own: Arc::clone(&own), is_kept: false, outer }));
+        }
+        Some(CallGuard(Some(own)))
     }
 }
 
 impl Usage {
     /// Returns the handle of this request, if a layer tracks it. With axum, use it as an extractor instead.
-    pub fn from_extensions(extensions: &http::Extensions) -> Option<&Self> {
-        extensions.get()
+    pub fn from_extensions(extensions: &Extensions) -> Option<&Self> {
+        extensions.get().map(|UsageOfRequest(usage)| usage)
     }
 
     /// Counts more units.
@@ -175,14 +202,39 @@ impl Usage {
         }
     }
 
-    pub(super) fn inside(self, outer: Option<Self>) -> Self {
-        Self { outer: outer.map(Arc::new), ..self }
+    fn copy(&self, is_kept: bool) -> Self {
+        if is_kept {
+            self.own.kept.fetch_add(1, SeqCst);
+        }
+        let outer = self.outer.as_ref().map(|outer| Box::new(outer.copy(is_kept)));
+        Self { own: Arc::clone(&self.own), is_kept, outer }
+    }
+}
+
+impl Clone for Usage {
+    fn clone(&self) -> Self {
+        self.copy(true)
+    }
+}
+
+impl Drop for Usage {
+    fn drop(&mut self) {
+        if self.is_kept {
+            self.own.release();
+        }
     }
 }
 
 impl UsageState {
+    /// Ends the call if nothing else keeps it open.
+    fn release(&self) {
+        if self.kept.fetch_sub(1, SeqCst) == 1 {
+            self.end();
+        }
+    }
+
     /// Ends the call.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         let hold = lock(&self.hold).take();
         match (hold, self.counted.load(Relaxed)) {
             (Some(hold), FREE) => hold.commit(0),
