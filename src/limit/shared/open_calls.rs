@@ -31,6 +31,11 @@ impl ClockReading {
         Self { steady, wall }
     }
 
+    /// Returns the earlier time of each clock, so that no time since one of the two is longer than since this.
+    fn earliest(self, other: Self) -> Self {
+        Self { steady: self.steady.min(other.steady), wall: self.wall.min(other.wall) }
+    }
+
     /// Returns whether the reply to a call that was sent at this time comes so late that the slot may have ended meanwhile.
     pub(super) fn is_late(self, clock: &dyn Clock) -> bool {
         Self::now(clock).since(self) > LONGEST_REPLY
@@ -76,6 +81,8 @@ pub(super) struct OpenCalls {
 struct OfKey {
     /// Each was counted at its time or later.
     open: HashMap<CallId, (CallTerms, ClockReading), foldhash::fast::RandomState>,
+    /// Each was counted at this time or later, too. `None` if there were no calls.
+    counted_since: Option<ClockReading>,
     ended: Vec<CallToEnd>,
     turn: RenewalTurn,
 }
@@ -87,11 +94,17 @@ impl OpenCalls {
     }
 
     pub(super) fn insert(&self, key: &LimitKey, id: CallId, terms: CallTerms, sent_at: ClockReading) {
-        lock(&self.keys).entry(key.clone()).or_default().open.insert(id, (terms, sent_at));
+        let mut keys = lock(&self.keys);
+        let of_key = keys.entry(key.clone()).or_default();
+        of_key.counted_since = Some(of_key.counted_since.map_or(sent_at, |since| since.earliest(sent_at)));
+        of_key.open.insert(id, (terms, sent_at));
     }
 
     pub(super) fn remove(&self, key: &LimitKey, id: CallId) {
-        self.update(key, |of_key| _ = of_key.open.remove(&id));
+        self.update(key, |of_key| {
+            of_key.open.remove(&id);
+            of_key.counted_since.take_if(|_| of_key.open.is_empty());
+        });
     }
 
     /// Keeps an end that the server has not confirmed, unless there are too many.
@@ -149,7 +162,7 @@ impl OpenCalls {
     pub(super) fn may_be_uncounted(&self, key: &LimitKey, clock: &dyn Clock) -> bool {
         let now = ClockReading::now(clock);
         let keys = lock(&self.keys);
-        keys.get(key).is_some_and(|of_key| of_key.open.values().any(|(_, counted_at)| now.since(*counted_at) > TRUSTED))
+        keys.get(key).and_then(|of_key| of_key.counted_since).is_some_and(|since| now.since(since) > TRUSTED)
     }
 
     /// Returns the keys under which calls are open, or whose end the server has not confirmed.
@@ -172,6 +185,8 @@ impl OpenCalls {
                     *counted_at = sent_at;
                 }
             }
+            let counted_at = of_key.open.values().map(|(_, counted_at)| *counted_at);
+            of_key.counted_since = counted_at.reduce(ClockReading::earliest);
         }
     }
 }
