@@ -320,7 +320,10 @@ async fn b19_an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_
     assert_eq!(site.browser.complaints().len(), 1, "one refused code");
 
     site.world.advance(30);
-    for (way, code) in [("totp", &*next), ("recovery_code", codes[0].trim())] {
+    for (way, code, wrong) in [
+        ("totp", &*next, "The code is wrong. Enter the code that the app shows now."),
+        ("recovery_code", codes[0].trim(), "The recovery code is wrong or has been used already."),
+    ] {
         site.log_in("mfa").await;
         site.prove_password().await;
         site.focus("otp").await;
@@ -333,10 +336,23 @@ async fn b19_an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_
             site.focus("otp").await;
         }
         site.enter("999999").await;
-        site.says("The code is wrong or has expired.").await;
+        site.says(wrong).await;
         site.enter(code).await;
         site.comes_back().await;
     }
+
+    // a wait that one code has caused is explained at the other one
+    site.log_in("mfa").await;
+    site.prove_password().await;
+    site.focus("otp").await;
+    let refusal = "{ error: 'too_many_attempts', retry_after: 29 }";
+    site.ask(&format!("globalThis.fetch = async () => new Response(JSON.stringify({refusal}), {{ status: 429 }})")).await;
+    site.enter("999999").await;
+    const WAITS: &str = "text('message').startsWith('There were too many attempts. You can try again in ')";
+    site.until(WAITS).await;
+    site.press_button("other").await;
+    site.press_button("recovery_code").await;
+    site.until(&format!("text('sent').includes('recovery codes') && {WAITS} && idle()")).await;
 }
 
 #[tokio::test]

@@ -98,11 +98,11 @@ let detours = 0; // calls that followed from the last action of the user
 // ---- what survives a reload
 
 // `choices` is what the user can use: known after the first step, and for a signed-in user (`isKnown`). `until` maps an action to
-// the time at which it may be tried again.
+// the time at which it may be tried again, `why` to the message that came with the wait.
 function fresh() {
   return { query: location.search, id: null, isNamed: false, isKnown: false, identifier: "", remember: false, methods: [],
     providers: [], choices: null, required: 0, completed: 0, refused: [], code: null, address: "", isProved: false, hasNewPassword: false,
-    until: {} };
+    until: {}, why: {} };
 }
 
 function load() {
@@ -229,7 +229,7 @@ function span(seconds) {
   return word("login.hours", { count: Math.ceil(seconds / 3600) });
 }
 
-// Disables a button until the wait of this name is over. The button shows the remaining time.
+// Disables a button until the wait of this name is over. The button shows the remaining time, and the page why.
 const ticking = new Map();
 function hold(button, name) {
   const text = (button.dataset.text ??= button.textContent);
@@ -245,10 +245,15 @@ function hold(button, name) {
   };
   ticking.set(button, setInterval(tick, 500));
   tick();
+  const left = Math.ceil(((login.until[name] ?? 0) - Date.now()) / 1000);
+  if (left > 1 && login.why[name] && !at("message").textContent) say(withWait(login.why[name], left), name);
 }
 
-function wait(name, seconds) {
+const withWait = (message, seconds) => `${message} ${word("login.wait", { time: span(seconds) })}`;
+
+function wait(name, seconds, why = "") {
   login.until[name] = Date.now() + seconds * 1000;
+  login.why[name] = why;
   if (login.id) keep();
 }
 
@@ -454,14 +459,13 @@ const isUsedUp = () => login.code?.method === method && login.code.tries >= MOST
 
 // Asks for a code that the user has.
 function typed(name, message = "") {
-  enterCode(name, METHODS[name].note);
-  say(message);
+  enterCode(name, METHODS[name].note, message);
 }
 
-function enterCode(name, note) {
+function enterCode(name, note, message = "") {
   const { inputMode = "numeric", autocomplete = "one-time-code" } = METHODS[name].begin === typed ? METHODS[name] : {};
   method = name;
-  say("");
+  say(message);
   showText(at("sent"), note);
   Object.assign(at("otp"), { value: "", inputMode, autocomplete });
   at("otp").classList.toggle("digits", inputMode === "numeric");
@@ -761,12 +765,13 @@ async function offerQuickWays({ available_methods: methods, providers = [] }) {
 // ---- errors
 
 const submitOf = (name) => at(name).querySelector("button:not([type])");
+const WRONG_CODE = { totp: "login.wrong_app_code", app: "login.wrong_app_code", recovery_code: "login.wrong_recovery_code" };
 
 // `place` is the form that was sent, or null. `again` repeats the action.
 function failed({ code: name, wait: seconds }, place, again) {
-  const isPassword = name === "invalid_credentials" && login.isKnown;
-  let message = isPassword ? word("login.wrong_password") : problem(name);
-  if (seconds > 1) message += ` ${word("login.wait", { time: span(seconds) })}`;
+  const wrong = name === "invalid_credentials" && login.isKnown ? "login.wrong_password" : name === "invalid_otp" ? WRONG_CODE[method] : "";
+  const why = wrong ? word(wrong) : problem(name === "invalid_session" && !navigator.cookieEnabled ? "no_cookies" : name);
+  const message = seconds > 1 ? withWait(why, seconds) : why;
   if (ENDED.includes(name)) return stuck(message, word("login.start_again"), restart);
   if (name === "account_exists") return stuck(message, word("login.to_sign_in"), toSignIn);
   if (name === "invalid_link") return stuck(message, word("login.to_sign_in"), toSignIn);
@@ -807,7 +812,7 @@ function failed({ code: name, wait: seconds }, place, again) {
     place = "again";
   }
   const what = { who: "start", quick: "start", code: "otp", again: "again" }[place] ?? method;
-  if (seconds) wait(what, seconds);
+  if (seconds) wait(what, seconds, why);
   if (place === "choose") choose();
   say(message, seconds ? what : "");
   if (place !== "choose" && seconds) {
