@@ -9,6 +9,7 @@ const KEY = { "sign-in": SIGN_IN_KEY, "reset-password": RESET_KEY }[mode] ?? `${
 // Set by the account page while its user confirms a change here.
 const ACCOUNT = new URL("../account/", here);
 const CHANGE = `account ${ACCOUNT.pathname}`;
+const NOTE = `${CHANGE} note`;
 const at = (id) => document.getElementById(id);
 const forms = [...document.forms];
 // The words of this page in the language of the user.
@@ -102,7 +103,7 @@ let detours = 0; // calls that followed from the last action of the user
 function fresh() {
   return { query: location.search, id: null, isNamed: false, isKnown: false, identifier: "", remember: false, methods: [],
     providers: [], choices: null, required: 0, completed: 0, refused: [], code: null, address: "", isProved: false, hasNewPassword: false,
-    until: {}, why: {} };
+    hasUsedCode: false, until: {}, why: {} };
 }
 
 function load() {
@@ -140,6 +141,18 @@ function pendingChange() {
     // one that was abandoned is not what another sign-in is for
     if (asked.get("return_to") !== `${ACCOUNT.pathname}security`) sessionStorage.removeItem(CHANGE);
     return JSON.parse(sessionStorage.getItem(CHANGE));
+  } catch {
+    return null;
+  }
+}
+
+// Leaves a note for the account page, and returns the one that it has left here.
+function note(text) {
+  try {
+    const left = sessionStorage.getItem(NOTE);
+    sessionStorage.removeItem(NOTE);
+    if (text) sessionStorage.setItem(NOTE, text);
+    return left;
   } catch {
     return null;
   }
@@ -234,8 +247,9 @@ const ticking = new Map();
 function hold(button, name) {
   const text = (button.dataset.text ??= button.textContent);
   clearInterval(ticking.get(button));
+  const seconds = () => Math.ceil(((login.until[name] ?? 0) - Date.now()) / 1000);
   const tick = () => {
-    const left = Math.ceil(((login.until[name] ?? 0) - Date.now()) / 1000);
+    const left = seconds();
     button.disabled = left > 0;
     button.textContent = left > 0 ? word("login.button_wait", { button: text, time: span(left) }) : text;
     if (left > 0 && button.isConnected) return;
@@ -245,8 +259,7 @@ function hold(button, name) {
   };
   ticking.set(button, setInterval(tick, 500));
   tick();
-  const left = Math.ceil(((login.until[name] ?? 0) - Date.now()) / 1000);
-  if (left > 1 && login.why[name] && !at("message").textContent) say(withWait(login.why[name], left), name);
+  if (seconds() > 1 && login.why[name] && !at("message").textContent) say(withWait(login.why[name], seconds()), name);
 }
 
 const withWait = (message, seconds) => `${message} ${word("login.wait", { time: span(seconds) })}`;
@@ -364,6 +377,12 @@ function ways() {
     if (name === "email" && isTypedAddress()) return [{ name, label, begin, act: () => run("address", sendToTyped) }];
     return [{ name, label, begin, act: () => begin(name) }];
   });
+  if (mode === "reset-password") {
+    // users expect a code where they have typed
+    const type = /.@./.test(login.identifier) ? "email" : /^[\d ()./+-]+$/.test(login.identifier) ? "tel" : null;
+    const isFirst = ({ name }) => METHODS[name].type === type;
+    known.sort((one, other) => isFirst(other) - isFirst(one));
+  }
   // codes to a contact can't confirm that another one of its kind replaces it
   const besides = isStepUp && login.isKnown && pendingChange()?.besides;
   const others = known.filter(({ name }) => METHODS[name].type !== besides);
@@ -467,7 +486,10 @@ function enterCode(name, note, message = "") {
   method = name;
   say(message);
   showText(at("sent"), note);
-  Object.assign(at("otp"), { value: "", inputMode, autocomplete });
+  // a code that is too short costs no try; apps show six or eight digits
+  const counts = { totp: [6, 8], recovery_code: [] }[name] ?? [login.code.digits];
+  const pattern = counts.map((count) => `(?:[\\s\\-]*\\d){${count}}[\\s\\-]*`).join("|") || ".*";
+  Object.assign(at("otp"), { value: "", inputMode, autocomplete, pattern });
   at("otp").classList.toggle("digits", inputMode === "numeric");
   at("resend").hidden = METHODS[name].begin === typed;
   at("otp").disabled = submitOf("code").hidden = isUsedUp();
@@ -677,6 +699,7 @@ function counted({ completed_steps: completed, remaining_steps: remaining }) {
 function proved(answer) {
   counted(answer);
   challenge = null;
+  login.hasUsedCode ||= method === "recovery_code";
   Object.assign(login, { refused: [], code: null, choices: null });
   keep();
   return () => next("", true);
@@ -686,6 +709,7 @@ async function finish() {
   show(null);
   at("step").textContent = client ? word("login.back_to", { client }) : word(login.isKnown ? "login.back" : "login.signing_in");
   await step("complete");
+  note(login.hasUsedCode && "recovery_code");
   forget();
   location.replace(new URL(onward, here));
 }
@@ -739,7 +763,7 @@ async function begin() {
   if (told.available_methods.length === 0 && mode !== "reset-password") throw { code: "access_denied", wait: 0 };
   // unless the user has something to read or to tick first
   if (login.hasNewPassword && login.identifier && !agrees && at("stay").hidden) return useNewPassword;
-  who();
+  who(note() === "ended" ? problem("step_required") : "");
 }
 
 // Asks for the password that the user has just set, without a choice.
