@@ -74,9 +74,12 @@ async fn b10_after_a_password_a_passkey_takes_two_buttons_and_one_field_more() {
     sign_in_by_password(&mut site).await;
     assert_eq!(site.texts("#user").await, ["Signed in as ada"]);
     let asks = "Once you have a passkey or an authenticator app, each sign-in asks for it.";
-    assert_eq!(site.texts(".asks").await, [asks; 2]);
+    assert_eq!(site.texts("#second").await, [asks]);
+    assert_eq!(site.texts("#recovery-create.quiet").await, ["Create codes"]);
     assert_eq!(add_passkey(&mut site).await, (2, 1));
-    assert_eq!(site.texts(".asks").await, [""; 0]);
+    assert_eq!(site.texts("#second").await, [""; 0]);
+    assert_eq!(site.texts("#recovery-create").await, ["Create codes"]);
+    assert_eq!(site.texts("#recovery-create.quiet").await, [""; 0]);
     let added = site.texts("#passkeys li").await;
     assert!(added.len() == 1 && added[0].contains("never used"), "{added:?}");
     // the proofs are fresh now
@@ -137,9 +140,12 @@ async fn b10_a_change_needs_fresh_proofs_and_continues_with_the_button() {
     site.enter("My <b>phone</b>").await;
     site.until("text('done') === 'The passkey was renamed.' && idle()").await;
     assert_eq!(site.texts("#passkeys strong").await, ["My <b>phone</b>"]);
-    // deleting does, and asks again afterwards
+    // deleting does, and asks once
     site.ask("document.querySelector('#passkeys .danger').focus()").await;
     site.browser.press("Enter").await;
+    site.until("document.activeElement.id === 'no'").await;
+    let middle = "(({ top, bottom }) => Math.abs(top + bottom - innerHeight) < 4)(document.getElementById('ask').getBoundingClientRect())";
+    assert_eq!(site.ask(middle).await, true);
     site.press_button("yes").await;
     site.press_button("password").await;
     site.focus("secret").await;
@@ -147,9 +153,17 @@ async fn b10_a_change_needs_fresh_proofs_and_continues_with_the_button() {
     // the account has a passkey now, so the user needs it
     site.until("shown('key') && idle()").await;
     site.browser.press("Enter").await;
-    site.until("location.pathname === '/account/security' && shown('question')").await;
-    site.press_button("yes").await;
-    site.until("text('done') === 'The passkey was deleted.' && idle()").await;
+    site.until("location.pathname === '/account/security' && text('done') === 'The passkey was deleted.' && idle()")
+        .await;
+
+    // a session that ended says so, once
+    site.browser.call("Network.clearBrowserCookies", json!({})).await;
+    site.press_button("totp-begin").await;
+    site.says("Your session has ended. Please sign in again.").await;
+    site.focus("identifier").await;
+    site.browser.reload().await;
+    site.focus("identifier").await;
+    assert_eq!(site.texts("#message").await, [""; 0]);
 }
 
 #[tokio::test]
@@ -320,7 +334,10 @@ async fn b19_an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_
     assert_eq!(site.browser.complaints().len(), 1, "one refused code");
 
     site.world.advance(30);
-    for (way, code) in [("totp", &*next), ("recovery_code", codes[0].trim())] {
+    for (way, code, wrong) in [
+        ("totp", &*next, "The code is wrong. Enter the code that the app shows now."),
+        ("recovery_code", codes[0].trim(), "The recovery code is wrong or has been used already."),
+    ] {
         site.log_in("mfa").await;
         site.prove_password().await;
         site.focus("otp").await;
@@ -332,11 +349,39 @@ async fn b19_an_authenticator_app_and_recovery_codes_are_set_up_and_used_as_the_
             site.press_button(way).await;
             site.focus("otp").await;
         }
+        if way == "totp" {
+            // one digit less is not sent
+            site.enter("99999").await;
+            assert_eq!(site.ask("document.getElementById('otp').validity.patternMismatch").await, true);
+            site.ask("document.getElementById('otp').select()").await;
+        }
         site.enter("999999").await;
-        site.says("The code is wrong or has expired.").await;
+        site.says(wrong).await;
         site.enter(code).await;
         site.comes_back().await;
     }
+
+    site.browser.open(&format!("{}/account/security", site.origin)).await;
+    site.until("text('done') === 'You signed in with a recovery code. 9 of 10 are left.' && idle()").await;
+    site.press_button("totp-delete").await;
+    let last =
+        "Remove the authenticator app? Its codes then stop working, and your password alone may be enough to sign in.";
+    assert_eq!(site.texts("#question").await, [last]);
+    site.press_button("no").await;
+
+    // a wait that one code has caused is explained at the other one
+    site.log_in("mfa").await;
+    site.prove_password().await;
+    site.focus("otp").await;
+    let refusal = "{ error: 'too_many_attempts', retry_after: 29 }";
+    site.ask(&format!("globalThis.fetch = async () => new Response(JSON.stringify({refusal}), {{ status: 429 }})"))
+        .await;
+    site.enter("999999").await;
+    const WAITS: &str = "text('message').startsWith('There were too many attempts. You can try again in ')";
+    site.until(WAITS).await;
+    site.press_button("other").await;
+    site.press_button("recovery_code").await;
+    site.until(&format!("text('sent').includes('recovery codes') && {WAITS} && idle()")).await;
 }
 
 #[tokio::test]
@@ -455,7 +500,6 @@ async fn b08_a_site_that_does_not_ask_for_the_factor_does_not_say_so() {
     site.prove_password_of("lone").await;
     site.until("location.pathname === '/account/security' && shown('all') && idle()").await;
     assert!(site.texts("#second").await[0].ends_with("From then on, changes here need both."));
-    assert_eq!(site.texts(".asks").await, [""; 0]);
     site.enrol(&device).await;
     let words = "The passkey was added. You can sign in with it from now on. Create recovery codes now, so that you can sign \
                  in if you lose the passkey.";

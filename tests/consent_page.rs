@@ -63,7 +63,7 @@ async fn c134_users_decide_about_a_third_party_client_and_take_its_access_away_a
     site.until(IS_QUESTION).await;
     assert_eq!(
         site.texts("h1, #user").await,
-        ["Allow Partner Books access to your account?", "You are signed in as ada. Use another account"]
+        ["Allow Partner Books access to your account?", "You are signing in as ada. Use another account"]
     );
     assert_eq!(
         site.texts("li").await,
@@ -91,6 +91,7 @@ async fn c134_users_decide_about_a_third_party_client_and_take_its_access_away_a
     site.prove_password().await;
     site.until(IS_QUESTION).await;
     assert_eq!(site.ask("document.documentElement.lang").await, "de");
+    assert!(site.texts("#user").await[0].starts_with("Sie melden sich als ada an."));
     assert_eq!(site.texts("h1").await, ["Partner Books Zugriff auf Ihr Konto erlauben?"]);
     assert_eq!(site.texts("button").await, ["Erlauben", "Nicht erlauben"]);
     german.inspect(&mut site.browser, "consent").await;

@@ -41,7 +41,7 @@ async fn b09_a_user_with_only_a_password_sets_up_an_app_and_is_signed_in() {
     site.focus("app-code").await;
     assert_eq!(site.ask("document.querySelector('#app-qr svg').getBoundingClientRect().width > 100").await, true);
     site.enter("000000").await;
-    site.says("The code is wrong or has expired.").await;
+    site.says("The code is wrong. Enter the code that the app shows now.").await;
     site.focus("app-code").await;
     // a reload begins again, with another key
     let old = site.texts("#app-secret").await;

@@ -358,6 +358,13 @@ async fn the_server_logs_a_user_in_from_its_page_to_the_account_and_out() {
         let shown = browser.open(&callback).await;
         let code = back.redirected("code").unwrap();
         assert!(shown.status == 200 && shown.text.contains(&code), "{shown:?}");
+        // an error is shown also if its login is unknown
+        let error = "error=invalid_request&error_description=code_challenge+%3Cb%3E&state=x";
+        let refused = browser.open(&format!("{}?{error}", callback.split('?').next().unwrap())).await;
+        assert!(
+            refused.status == 400 && refused.text.contains("invalid_request: code_challenge &lt;b&gt;."),
+            "{refused:?}"
+        );
         // a login that began in another browser is refused, and so is a repeated one
         assert_eq!(server.browser().open(&callback).await.status, 400);
         assert_eq!(browser.open(&callback).await.status, 400);

@@ -155,7 +155,7 @@ async fn forgets_password(site: &mut Site, mail: &mut PythonServer) {
     check(site, "reset").await;
     site.browser.press("Enter").await;
     // the page does not know the account yet, so it also offers the phone and passkeys
-    site.until("shown('choose') && idle()").await;
+    site.until("shown('choose') && document.activeElement.value === 'email' && idle()").await;
     check(site, "reset-ways").await;
     site.tab_to("#ways button[value=email]").await;
     // the name is the address

@@ -154,6 +154,6 @@ async fn a_return_into_another_tab_does_not_continue_a_login() {
     site.focus("identifier").await;
     site.ask("sessionStorage.clear(); location.hash = '#sso=ok'").await;
     site.browser.reload().await;
-    site.says("Your sign-in could not be continued in this browser. Please start again.").await;
+    site.says("Your sign-in has ended. Please start again.").await;
     site.focus("identifier").await;
 }

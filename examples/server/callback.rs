@@ -24,10 +24,17 @@ pub(crate) async fn callback(
     let of = |name: &str| answer.get(name).map_or("", String::as_str);
     let name = cookie_name(of("state"));
     let mut kept = cookie::read_cookies(&headers, &name).filter_map(Kept::read);
+    let error = format!("{}: {}", escape(of("error")), escape(of("error_description")));
     let Some(kept) = kept.find(|kept| kept.state == of("state")) else {
-        let body = "<h1>This page works once</h1>\n<p>Its code is used up, or the login began in another browser. Log in again from \
-            the <a href=\"/demo/\">start page</a>, or see your <a href=\"/account\">account</a>.";
-        return (StatusCode::BAD_REQUEST, page(body)).into_response();
+        let (title, reason) = match answer.contains_key("error") {
+            true => ("Not logged in", &*error),
+            false => ("This page works once", "Its code is used up, or the login began in another browser"),
+        };
+        let body = format!(
+            "<h1>{title}</h1>\n<p>{reason}. Log in again from the <a href=\"/demo/\">start page</a>, or see your \
+             <a href=\"/account\">account</a>."
+        );
+        return (StatusCode::BAD_REQUEST, page(&body)).into_response();
     };
     let body = if of("iss") != origin {
         "<h1>Not logged in</h1>\n<p>The response came from another issuer. <a href=\"/demo/\">Back to the start</a>"
@@ -35,11 +42,7 @@ pub(crate) async fn callback(
     } else if let Some(code) = answer.get("code") {
         logged_in(&origin, uri.path(), &kept, code)
     } else {
-        format!(
-            "<h1>Not logged in</h1>\n<p>{}: {}. <a href=\"/demo/\">Back to the start</a>",
-            escape(of("error")),
-            escape(of("error_description"))
-        )
+        format!("<h1>Not logged in</h1>\n<p>{error}. <a href=\"/demo/\">Back to the start</a>")
     };
     let mut response = page(&body);
     // each state is accepted once

@@ -60,6 +60,7 @@
 //! |---|---|
 //! | `GET /sign-in?return_to=/path` | redirects to the login page, or to `return_to` if the user is signed in. `max_age` limits the age of the proofs, and `steps` sets the minimum number of steps; a signed-in user proves only what is missing |
 //! | `GET /sign-in/finish` | uses up the completed login, sets the session cookie, redirects to `return_to` |
+//! | `GET /sign-out?return_to=/path` | asks whether to sign out, with a form that posts |
 //! | `POST /sign-out` | for pages of this site: ends the session and its tokens, redirects to the form field `return_to` |
 //!
 //! `return_to` is a path of this site other than those of the sign-in and the sign-out. It defaults to `/`.

@@ -200,6 +200,7 @@ async fn serve_path(
         Route::SignIn
         | Route::FinishSignIn
         | Route::SignOut
+        | Route::SignOutPage
         | Route::AccountPage
         | Route::ChangePassword
         | Route::PasskeyEndpoints => in_box(|| on_site(request, route, body)).await.map_err(Problem::into_error_page),
@@ -262,6 +263,7 @@ async fn on_site(request: &mut IncomingRequest<'_>, route: Route, body: &mut Req
         Route::FinishSignIn => sign_in::finish_sign_in(&request.of_this_site().await?).await,
         Route::ChangePassword => well_known::redirect_to_password(&request.of_this_site().await?.cx),
         Route::PasskeyEndpoints => Ok(well_known::list_passkey_endpoints(&request.of_this_site().await?.cx)),
+        Route::SignOutPage => sign_out::show_question(&request.of_this_site().await?),
         Route::AccountPage => account::serve_account_page(&request.of_this_site().await?).await,
         _ => {
             let body = fields::form(request.parts, body).await;

@@ -22,8 +22,8 @@ const COMMON: &str = include_str!("common.txt");
 
 /// The rules for passwords that users choose.
 ///
-/// A new password needs at least 15 characters if a password alone is enough to sign in, and at least 8 if it is not. It has at
-/// most 256 bytes. The 10,000 most common passwords are refused, even with a number at the end, and so are passwords
+/// A new password needs at least 15 characters if the policy of its tenant accepts a password alone, even for users who have a
+/// second factor, and at least 8 if it asks everybody for more. It has at most 256 bytes. The 10,000 most common passwords are refused, even with a number at the end, and so are passwords
 /// with fewer than 8 characters left without the names of the user or without repetitions. There are no rules about
 /// kinds of characters. All this follows NIST SP 800-63B-4.
 ///

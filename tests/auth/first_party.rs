@@ -295,7 +295,17 @@ async fn only_a_page_of_this_site_can_sign_out_and_tokens_end_with_the_session()
         assert_eq!((answer.status.as_u16(), answer.error().as_str()), (403, "origin_not_allowed"));
     }
     assert_eq!(sessions(&world, "u-ada").await.len(), 1);
-    assert_eq!(browser.get("/sign-out").await.status, 405);
+    // a link only asks
+    let question = browser.get("/sign-out?return_to=/bye%3Fa%3D%22b").await;
+    assert_eq!((question.status.as_u16(), question.header("content-type")), (200, "text/html; charset=utf-8"));
+    for part in [r#"<form method="post" action="sign-out">"#, r#"name="return_to" value="/bye?a=&quot;b""#] {
+        assert!(question.text.contains(part), "{part}: {question:?}");
+    }
+    for foreign in ["https://evil.example/", "/sign-out", "/a&return_to=/b"] {
+        assert_eq!(browser.get(&format!("/sign-out?return_to={foreign}")).await.status, 400, "{foreign}");
+    }
+    assert_eq!(sessions(&world, "u-ada").await.len(), 1);
+    assert!(has_session(&browser));
 
     let out = sign_out(&mut browser, &[("return_to", "/bye?a=b")]).await;
     assert_eq!((out.status.as_u16(), out.header("location")), (303, "/bye?a=b"));

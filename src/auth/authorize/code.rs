@@ -38,7 +38,7 @@ pub(crate) async fn for_login(
     let acr = plan.acr().or(completed.login().plan.acr()).map(str::to_owned);
     let Some(who) = completed.authentication(cx, acr.as_deref()).await? else { return Ok(None) };
     let wanted = checked.oidc.wanted.clone().or(&completed.login().wanted);
-    let decider = Decider { who: &who, proof: completed.login().id.as_bytes() };
+    let decider = Decider { who: &who, proof: completed.login().id.as_bytes(), has_session: false };
     if let Some(question) = consent::require_consent(cx, asked, (checked, &wanted), &decider).await? {
         return Ok(Some(question));
     }
@@ -79,7 +79,7 @@ pub(crate) async fn for_session(
         return Ok(None);
     }
     let session = signed_in.session.sid();
-    let decider = Decider { who: &who, proof: session.as_bytes() };
+    let decider = Decider { who: &who, proof: session.as_bytes(), has_session: true };
     if let Some(question) = consent::require_consent(cx, asked, (checked, &oidc.wanted), &decider).await? {
         return Ok(Some(question));
     }

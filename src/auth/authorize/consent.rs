@@ -43,6 +43,7 @@ pub(crate) struct Decider<'a> {
     pub(crate) who: &'a Authentication,
     /// The login or the session of the browser.
     pub(crate) proof: &'a [u8],
+    pub(crate) has_session: bool,
 }
 
 impl<'a> Decider<'a> {
@@ -136,6 +137,7 @@ async fn question_page(
             _ => core.pages.words.get(language, "login.on_app").to_owned(),
         },
         user: account.as_ref().map_or(decider.user().as_str(), shown_name).to_owned(),
+        has_session: decider.has_session,
         login_page: format!("{}?{}", page::url(core), asked.query.raw),
         access: access_lines(access, core.issuer.as_str()),
         has_account_page: cx.is_site_of(client.tenant()),

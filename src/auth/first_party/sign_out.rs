@@ -1,4 +1,4 @@
-//! `POST /sign-out`: a user signs out of the site itself.
+//! `/sign-out`: a user signs out of the site itself. `GET` only asks.
 
 use crate::{
     auth::{
@@ -8,10 +8,23 @@ use crate::{
             answer,
             problem::{EndpointResult, Problem},
         },
+        pages::{built, logout},
+        query::Query,
     },
     util::form::Form,
 };
 use bytes::Bytes;
+
+/// Returns the page that asks whether to sign out. Its form repeats `return_to`.
+pub(crate) fn show_question(SiteCall { cx, site, .. }: &SiteCall<'_>) -> EndpointResult {
+    let query = Query::from_request_uri(cx.parts)?;
+    if query.is_twice("return_to") {
+        return Err(Problem::invalid("return_to appears more than once"));
+    }
+    let return_to = site.return_to(query.value("return_to"))?;
+    let language = built::language(query.value("ui_locales"), cx.parts);
+    Ok(logout::sign_out_question_page(&cx.core.pages, language, return_to.as_deref()))
+}
 
 /// Ends the session of this browser at the request's tenant, with the tokens issued from it, and its logins. Removes their
 /// cookies. Only pages of this site may ask for it.

@@ -30,6 +30,8 @@ pub(crate) enum Route {
     SignIn,
     FinishSignIn,
     SignOut,
+    /// The page that asks whether to sign out.
+    SignOutPage,
     /// The pages on which users create an account, and set a new password for a forgotten one.
     SignUpPage,
     ResetPage,
@@ -147,7 +149,7 @@ pub(crate) const PATHS: &[Path] = &[
     Path::get("/openapi.json", Route::OpenApi),
     Path::get(SIGN_IN, Route::SignIn),
     Path::get(FINISH_SIGN_IN, Route::FinishSignIn),
-    Path::post(SIGN_OUT, Route::SignOut),
+    Path { path: SIGN_OUT, get: Some(Route::SignOutPage), post: Some(Route::SignOut) },
     Path { path: SIGN_UP_PAGE, get: Some(Route::SignUpPage), post: Some(Route::SignUp(SignUpRoute::Create)) },
     Path::post("/sign-up/code", Route::SignUp(SignUpRoute::SendCode)),
     Path::post("/sign-up/verify", Route::SignUp(SignUpRoute::Verify)),

@@ -1,6 +1,7 @@
 // The page on which signed-in users manage how they sign in and where they are signed in.
 const here = new URL(".", import.meta.url);
 const KEY = `account ${here.pathname}`;
+const NOTE = `${KEY} note`; // for the login page, or from it
 const at = (id) => document.getElementById(id);
 
 // The words of this page in the language of the user.
@@ -20,6 +21,9 @@ const hasPasskeys = Boolean(globalThis.PublicKeyCredential?.parseCreationOptions
 let account = null; // the last answer of `credentials`
 let busy = false;
 let pressed = ""; // the button of the current action
+let isAgreed = false; // the user was asked about the current action
+let answered = ""; // the button whose question was answered before the user confirmed that it is them
+const ANSWER_COUNTS = 600_000; // milliseconds
 
 async function call(path, body) {
   const headers = { accept: "application/json" };
@@ -157,13 +161,11 @@ function connectButton({ name, label }) {
 async function show() {
   account = await call("credentials");
   const { passkeys, totp, recovery_codes: codes, links, sessions, consents, available } = account;
-  const hasTwoFactors = account.has_two_factors;
-  const canUseApp = account.can_use_codes;
-  at("second").textContent = word(account.asks_factor ? "account.one_factor_asked" : "account.one_factor");
-  at("second").hidden = account.required_proofs > 1 || !(canUseApp && (available.passkey || available.totp));
-  for (const note of document.querySelectorAll(".asks")) {
-    note.hidden = !account.asks_factor || Boolean(totp) || passkeys.length > 0 || !at("second").hidden;
-  }
+  const { has_two_factors: hasTwoFactors, can_use_codes: canUseApp, asks_factor: isAsked } = account;
+  const hasFactor = Boolean(totp) || passkeys.length > 0;
+  const hasOne = account.required_proofs <= 1 && canUseApp;
+  at("second").textContent = word(!hasOne ? "account.factor_asks" : isAsked ? "account.one_factor_asked" : "account.one_factor");
+  at("second").hidden = !(available.passkey || available.totp) || !(hasOne || (isAsked && !hasFactor));
   const name = account.display_name || account.user;
   at("user").textContent = word("account.signed_in_as", { name });
   showProfile();
@@ -180,6 +182,7 @@ async function show() {
   at("totp-delete").hidden = !totp;
   at("recovery").hidden = !available.totp || (!codes && !hasTwoFactors);
   at("recovery-create").hidden = !hasTwoFactors || !at("recovery-new").hidden;
+  at("recovery-create").className = hasFactor ? "" : "quiet";
   at("recovery-state").textContent = codes
     ? word("account.codes_left", { count: codes.remaining, date: date(codes.created_at) })
     : word("account.codes_none");
@@ -216,13 +219,14 @@ function showProfile() {
 
 // ---- actions
 
-// Asks before an action that cannot be undone.
+// Asks before an action that cannot be undone, once.
 function ask(question, label, action, id) {
+  if (answered === id) return run(action, id, true);
   at("question").textContent = question;
   at("yes").textContent = label;
   const dialog = at("ask");
   dialog.returnValue = "";
-  dialog.onclose = () => dialog.returnValue && run(action, id);
+  dialog.onclose = () => dialog.returnValue && run(action, id, true);
   dialog.showModal();
   // not the button that deletes
   at("no").focus();
@@ -408,7 +412,8 @@ const signIn = () => new URL(`../sign-in?return_to=${encodeURIComponent(location
 function confirmFirst(url) {
   // codes to a contact vouch for no other one of its kind
   const contact = newContact?.begin === pressed ? { besides: newContact.type, typed: at("contact-value").value } : {};
-  sessionStorage.setItem(KEY, JSON.stringify({ pressed, user: account.user, isWhole: url?.includes("max_age=0&"), ...contact }));
+  const isWhole = url?.includes("max_age=0&");
+  sessionStorage.setItem(KEY, JSON.stringify({ pressed, user: account.user, isWhole, agreed: isAgreed && Date.now(), ...contact }));
   location.assign(url ?? signIn());
 }
 
@@ -421,14 +426,16 @@ function proceed() {
   at("done").textContent = word("account.thank_you");
   typedBefore = kept.typed ?? "";
   at(kept.pressed)?.focus();
+  answered = Date.now() - kept.agreed < ANSWER_COUNTS ? kept.pressed : "";
   at(kept.pressed)?.click();
+  answered = "";
 }
 
-// Runs one action at a time and ignores others meanwhile.
-async function run(action, id = "") {
+// Runs one action at a time and ignores others meanwhile. `hasAgreed` tells whether the user was asked.
+async function run(action, id = "", hasAgreed = false) {
   if (busy) return;
   busy = true;
-  pressed = id;
+  [pressed, isAgreed] = [id, hasAgreed];
   document.body.setAttribute("aria-busy", "true");
   at("message").textContent = at("done").textContent = "";
   try {
@@ -436,7 +443,10 @@ async function run(action, id = "") {
   } catch (thrown) {
     const { code = "internal", login_url: url } = thrown ?? {};
     if (code === "fresh_login_required") confirmFirst(url);
-    else if (["login_required", "invalid_session"].includes(code)) location.replace(signIn());
+    else if (["login_required", "invalid_session"].includes(code)) {
+      if (account) sessionStorage.setItem(NOTE, "ended");
+      location.replace(signIn());
+    }
     else at("message").textContent = problem(code);
   }
   busy = false;
@@ -463,14 +473,15 @@ const CLICKS = {
 };
 for (const [id, action] of Object.entries(CLICKS)) at(id).addEventListener("click", () => run(action, id));
 
+const isLastFactor = () => account.asks_factor && account.has_password && !account.passkeys.length;
 const QUESTIONS = {
-  "totp-delete": ["account.app_remove_question", "account.app_remove",
+  "totp-delete": [() => (isLastFactor() ? "account.app_remove_last_question" : "account.app_remove_question"), "account.app_remove",
     () => change("totp/delete", {}, word("account.app_removed"), "totp-begin")],
-  "sign-out-everywhere": ["account.sessions_end_all_question", "account.sessions_end_all",
+  "sign-out-everywhere": [() => "account.sessions_end_all_question", "account.sessions_end_all",
     () => leave("sign-out-everywhere", {})],
 };
 for (const [id, [question, label, action]] of Object.entries(QUESTIONS)) {
-  at(id).addEventListener("click", () => ask(word(question), word(label), action, id));
+  at(id).addEventListener("click", () => ask(word(question()), word(label), action, id));
 }
 at("recovery-create").addEventListener("click", () => {
   const [question, yes] = [word("account.codes_create_question"), word("account.codes_create_yes")];
@@ -513,4 +524,10 @@ if (account && linked) {
   at(linked === "ok" ? "done" : "message").textContent = linked === "unavailable"
     ? word("account.error_provider_unavailable") : words[`account.link_${linked}`] ?? word("account.link_failed");
   at("links-title").focus();
-} else if (account) proceed();
+} else if (account) {
+  if (sessionStorage.getItem(NOTE) === "recovery_code" && account.recovery_codes) {
+    at("done").textContent = word("account.code_used", { count: account.recovery_codes.remaining });
+  }
+  sessionStorage.removeItem(NOTE);
+  proceed();
+}

@@ -18,6 +18,8 @@ pub(crate) struct Question<'a> {
     pub(crate) place: String,
     /// The user who decides.
     pub(crate) user: String,
+    /// Whether the user is signed in already. Otherwise this sign-in ends with the decision.
+    pub(crate) has_session: bool,
     /// The URL of the login page for this request, for another user.
     pub(crate) login_page: String,
     /// The scopes, claims and resources that the client requests: the key of a text, and the name in it.
@@ -43,7 +45,8 @@ pub(crate) fn consent_page(pages: &BuiltPages, language: Language, question: &Qu
         "question" => Some(filled("consent.question")),
         "user" => {
             let (url, another) = (escape_html(&question.login_page), pages.text(language, "login.another_account"));
-            Some(format!(r#"{} <a href="{url}">{another}</a>"#, filled("consent.user")))
+            let user = filled(if question.has_session { "consent.user" } else { "consent.user_signing_in" });
+            Some(format!(r#"{user} <a href="{url}">{another}</a>"#))
         }
         "wants" => Some(filled("consent.wants")),
         "access" => {

@@ -1,4 +1,4 @@
-//! The pages of `/logout`.
+//! The pages of `/logout` and `/sign-out`.
 
 use http::{Response, StatusCode};
 
@@ -21,7 +21,33 @@ pub(crate) fn logout_question_page(
     let fields = hidden_fields(fields.iter().filter_map(|(name, value)| Some((*name, (*value)?))));
     let own = pages.own.sign_out_question.as_deref();
     let template = Template { built_in: include_str!("logout.html"), own, root: ROOT };
-    pages.form_page(template, language, target, |name| (name == "fields").then(|| fields.clone()))
+    question_page(pages, language, template, ("logout", fields), target)
+}
+
+/// Returns the page that asks whether to sign out of the site itself.
+pub(crate) fn sign_out_question_page(
+    pages: &BuiltPages,
+    language: Language,
+    return_to: Option<&str>,
+) -> Response<Body> {
+    // a page of the operator's own posts to `logout`
+    let template = Template { built_in: include_str!("logout.html"), own: None, root: ROOT };
+    let fields = hidden_fields(return_to.map(|path| ("return_to", path)));
+    question_page(pages, language, template, ("sign-out", fields), None)
+}
+
+fn question_page(
+    pages: &BuiltPages,
+    language: Language,
+    template: Template<'_>,
+    (action, fields): (&str, String),
+    target: Option<&str>,
+) -> Response<Body> {
+    pages.form_page(template, language, target, |name| match name {
+        "action" => Some(action.to_owned()),
+        "fields" => Some(fields.clone()),
+        _ => None,
+    })
 }
 
 /// Returns the page that confirms the sign-out, with a link to this location.

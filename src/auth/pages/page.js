@@ -9,6 +9,7 @@ const KEY = { "sign-in": SIGN_IN_KEY, "reset-password": RESET_KEY }[mode] ?? `${
 // Set by the account page while its user confirms a change here.
 const ACCOUNT = new URL("../account/", here);
 const CHANGE = `account ${ACCOUNT.pathname}`;
+const NOTE = `${CHANGE} note`;
 const at = (id) => document.getElementById(id);
 const forms = [...document.forms];
 // The words of this page in the language of the user.
@@ -100,11 +101,11 @@ let detours = 0; // calls that followed from the last action of the user
 // ---- what survives a reload
 
 // `choices` is what the user can use: known after the first step, and for a signed-in user (`isKnown`). `until` maps an action to
-// the time at which it may be tried again.
+// the time at which it may be tried again, `why` to the message that came with the wait.
 function fresh() {
   return { query: location.search, id: null, isNamed: false, isKnown: false, identifier: "", remember: false, methods: [],
     providers: [], choices: null, required: 0, completed: 0, refused: [], code: null, address: "", isProved: false, hasNewPassword: false,
-    until: {} };
+    hasUsedCode: false, until: {}, why: {} };
 }
 
 function load() {
@@ -142,6 +143,18 @@ function pendingChange() {
     // one that was abandoned is not what another sign-in is for
     if (asked.get("return_to") !== `${ACCOUNT.pathname}security`) sessionStorage.removeItem(CHANGE);
     return JSON.parse(sessionStorage.getItem(CHANGE));
+  } catch {
+    return null;
+  }
+}
+
+// Leaves a note for the account page, and returns the one that it has left here.
+function note(text) {
+  try {
+    const left = sessionStorage.getItem(NOTE);
+    sessionStorage.removeItem(NOTE);
+    if (text) sessionStorage.setItem(NOTE, text);
+    return left;
   } catch {
     return null;
   }
@@ -231,13 +244,14 @@ function span(seconds) {
   return word("login.hours", { count: Math.ceil(seconds / 3600) });
 }
 
-// Disables a button until the wait of this name is over. The button shows the remaining time.
+// Disables a button until the wait of this name is over. The button shows the remaining time, and the page why.
 const ticking = new Map();
 function hold(button, name) {
   const text = (button.dataset.text ??= button.textContent);
   clearInterval(ticking.get(button));
+  const seconds = () => Math.ceil(((login.until[name] ?? 0) - Date.now()) / 1000);
   const tick = () => {
-    const left = Math.ceil(((login.until[name] ?? 0) - Date.now()) / 1000);
+    const left = seconds();
     button.disabled = left > 0;
     button.textContent = left > 0 ? word("login.button_wait", { button: text, time: span(left) }) : text;
     if (left > 0 && button.isConnected) return;
@@ -247,10 +261,14 @@ function hold(button, name) {
   };
   ticking.set(button, setInterval(tick, 500));
   tick();
+  if (seconds() > 1 && login.why[name] && !at("message").textContent) say(withWait(login.why[name], seconds()), name);
 }
 
-function wait(name, seconds) {
+const withWait = (message, seconds) => `${message} ${word("login.wait", { time: span(seconds) })}`;
+
+function wait(name, seconds, why = "") {
   login.until[name] = Date.now() + seconds * 1000;
+  login.why[name] = why;
   if (login.id) keep();
 }
 
@@ -363,6 +381,12 @@ function ways() {
     if (name === "email" && isTypedAddress()) return [{ name, label, begin, act: () => run("address", sendToTyped) }];
     return [{ name, label, begin, act: () => begin(name) }];
   });
+  if (mode === "reset-password") {
+    // users expect a code where they have typed
+    const type = /.@./.test(login.identifier) ? "email" : /^[\d ()./+-]+$/.test(login.identifier) ? "tel" : null;
+    const isFirst = ({ name }) => METHODS[name].type === type;
+    known.sort((one, other) => isFirst(other) - isFirst(one));
+  }
   // codes to a contact can't confirm that another one of its kind replaces it
   const besides = isStepUp && login.isKnown && pendingChange()?.besides;
   const others = known.filter(({ name }) => METHODS[name].type !== besides);
@@ -458,16 +482,18 @@ const isUsedUp = () => login.code?.method === method && login.code.tries >= MOST
 
 // Asks for a code that the user has.
 function typed(name, message = "") {
-  enterCode(name, METHODS[name].note);
-  say(message);
+  enterCode(name, METHODS[name].note, message);
 }
 
-function enterCode(name, note) {
+function enterCode(name, note, message = "") {
   const { inputMode = "numeric", autocomplete = "one-time-code" } = METHODS[name].begin === typed ? METHODS[name] : {};
   method = name;
-  say("");
+  say(message);
   showText(at("sent"), note);
-  Object.assign(at("otp"), { value: "", inputMode, autocomplete });
+  // a code that is too short costs no try; apps show six or eight digits
+  const counts = { totp: [6, 8], recovery_code: [] }[name] ?? [login.code.digits];
+  const pattern = counts.map((count) => `(?:[\\s\\-]*\\d){${count}}[\\s\\-]*`).join("|") || ".*";
+  Object.assign(at("otp"), { value: "", inputMode, autocomplete, pattern });
   at("otp").classList.toggle("digits", inputMode === "numeric");
   at("resend").hidden = METHODS[name].begin === typed;
   at("otp").disabled = submitOf("code").hidden = isUsedUp();
@@ -677,6 +703,7 @@ function counted({ completed_steps: completed, remaining_steps: remaining }) {
 function proved(answer) {
   counted(answer);
   challenge = null;
+  login.hasUsedCode ||= method === "recovery_code";
   Object.assign(login, { refused: [], code: null, choices: null });
   keep();
   return () => next("", true);
@@ -686,6 +713,7 @@ async function finish() {
   show(null);
   at("step").textContent = client ? word("login.back_to", { client }) : word(login.isKnown ? "login.back" : "login.signing_in");
   await step("complete");
+  note(login.hasUsedCode && "recovery_code");
   forget();
   location.replace(new URL(onward, here));
 }
@@ -740,7 +768,7 @@ async function begin() {
   if (told.available_methods.length === 0 && mode !== "reset-password") throw { code: "access_denied", wait: 0 };
   // unless the user has something to read or to tick first
   if (login.hasNewPassword && login.identifier && !agrees && at("stay").hidden) return useNewPassword;
-  who(late);
+  who(late || (note() === "ended" ? problem("step_required") : ""));
 }
 
 // Asks for the password that the user has just set, without a choice.
@@ -766,12 +794,13 @@ async function offerQuickWays({ available_methods: methods, providers = [] }) {
 // ---- errors
 
 const submitOf = (name) => at(name).querySelector("button:not([type])");
+const WRONG_CODE = { totp: "login.wrong_app_code", app: "login.wrong_app_code", recovery_code: "login.wrong_recovery_code" };
 
 // `place` is the form that was sent, or null. `again` repeats the action.
 function failed({ code: name, wait: seconds }, place, again) {
-  const isPassword = name === "invalid_credentials" && login.isKnown;
-  let message = isPassword ? word("login.wrong_password") : problem(name);
-  if (seconds > 1) message += ` ${word("login.wait", { time: span(seconds) })}`;
+  const wrong = name === "invalid_credentials" && login.isKnown ? "login.wrong_password" : name === "invalid_otp" ? WRONG_CODE[method] : "";
+  const why = wrong ? word(wrong) : problem(name === "invalid_session" && !navigator.cookieEnabled ? "no_cookies" : name);
+  const message = seconds > 1 ? withWait(why, seconds) : why;
   if (ENDED.includes(name)) return stuck(message, word("login.start_again"), restart);
   if (name === "account_exists") return stuck(message, word("login.to_sign_in"), toSignIn);
   if (name === "invalid_link") return stuck(message, word("login.to_sign_in"), toSignIn);
@@ -812,7 +841,7 @@ function failed({ code: name, wait: seconds }, place, again) {
     place = "again";
   }
   const what = { who: "start", quick: "start", code: "otp", again: "again" }[place] ?? method;
-  if (seconds) wait(what, seconds);
+  if (seconds) wait(what, seconds, why);
   if (place === "choose") choose();
   say(message, seconds ? what : "");
   if (place !== "choose" && seconds) {
