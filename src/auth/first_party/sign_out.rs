@@ -23,7 +23,8 @@ pub(crate) fn show_question(SiteCall { cx, site, .. }: &SiteCall<'_>) -> Endpoin
     }
     let return_to = site.return_to(query.value("return_to"))?;
     let language = built::language(query.value("ui_locales"), cx.parts);
-    Ok(logout::sign_out_question_page(&cx.core.pages, language, return_to.as_deref()))
+    let fields = [("return_to", return_to.as_deref())];
+    Ok(logout::logout_question_page(&cx.core.pages, language, "sign-out", &fields, None))
 }
 
 /// Ends the session of this browser at the request's tenant, with the tokens issued from it, and its logins. Removes their

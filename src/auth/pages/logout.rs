@@ -10,39 +10,19 @@ use crate::{
 
 const ROOT: &str = "authentication/";
 
-/// Returns the page that asks whether to log out. Its form repeats these parameters of the request, and may lead to
+/// Returns the page that asks whether to log out. Its form posts these parameters of the request to `action`, and may lead to
 /// `target`.
 pub(crate) fn logout_question_page(
     pages: &BuiltPages,
     language: Language,
+    action: &str,
     fields: &[(&str, Option<&str>)],
     target: Option<&str>,
 ) -> Response<Body> {
     let fields = hidden_fields(fields.iter().filter_map(|(name, value)| Some((*name, (*value)?))));
-    let own = pages.own.sign_out_question.as_deref();
-    let template = Template { built_in: include_str!("logout.html"), own, root: ROOT };
-    question_page(pages, language, template, ("logout", fields), target)
-}
-
-/// Returns the page that asks whether to sign out of the site itself.
-pub(crate) fn sign_out_question_page(
-    pages: &BuiltPages,
-    language: Language,
-    return_to: Option<&str>,
-) -> Response<Body> {
     // a page of the operator's own posts to `logout`
-    let template = Template { built_in: include_str!("logout.html"), own: None, root: ROOT };
-    let fields = hidden_fields(return_to.map(|path| ("return_to", path)));
-    question_page(pages, language, template, ("sign-out", fields), None)
-}
-
-fn question_page(
-    pages: &BuiltPages,
-    language: Language,
-    template: Template<'_>,
-    (action, fields): (&str, String),
-    target: Option<&str>,
-) -> Response<Body> {
+    let own = pages.own.sign_out_question.as_deref().filter(|_| action == "logout");
+    let template = Template { built_in: include_str!("logout.html"), own, root: ROOT };
     pages.form_page(template, language, target, |name| match name {
         "action" => Some(action.to_owned()),
         "fields" => Some(fields.clone()),

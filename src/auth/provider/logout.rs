@@ -83,6 +83,7 @@ pub(crate) async fn logout(
         return Ok(logout_pages::logout_question_page(
             &cx.core.pages,
             language,
+            "logout",
             &forwarded_parameters(&asked, client_id.as_deref()),
             after.as_ref().and_then(|after| after.to.policy_source()),
         ));
