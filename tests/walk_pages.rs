@@ -360,7 +360,7 @@ async fn walk_account(language: &'static str) {
     walk.site.focus("otp").await;
     walk.see("app").await;
     walk.site.enter("000000").await;
-    walk.says("login.error_invalid_otp").await;
+    walk.says("login.wrong_app_code").await;
     walk.see("app-wrong-code").await;
     walk.site.press_button("other").await;
     walk.site.press_button("recovery_code").await;

@@ -76,8 +76,12 @@ impl<'a> IncomingRequest<'a> {
             Route::Account(route) => has_site && route.needed_change().is_none_or(|change| core.users.offers(change)),
             Route::ChangePassword => has_site && core.users.offers(OfferedChange::SetPassword),
             Route::PasskeyEndpoints => has_site && core.factors.methods.contains(crate::policy::Method::Passkey),
-            Route::SignIn | Route::FinishSignIn | Route::SignOut | Route::SignOutPage => has_site,
-            Route::AccountPage | Route::AccountScript => has_site,
+            Route::SignIn
+            | Route::FinishSignIn
+            | Route::SignOut
+            | Route::SignOutPage
+            | Route::AccountPage
+            | Route::AccountScript => has_site,
             _ => true,
         }
     }
