@@ -156,7 +156,7 @@ async fn b10_a_change_needs_fresh_proofs_and_continues_with_the_button() {
     site.until("location.pathname === '/account/security' && text('done') === 'The passkey was deleted.' && idle()")
         .await;
 
-    // a session that ended says so, once
+    // the login page says once that the session has ended
     site.browser.call("Network.clearBrowserCookies", json!({})).await;
     site.press_button("totp-begin").await;
     site.says("Your session has ended. Please sign in again.").await;

@@ -269,7 +269,7 @@ async fn c128_an_invitation_and_a_link_of_the_application_are_opened_and_used_by
     }
     assert_eq!(site.ask("location.hash").await, "");
     check(&mut site, "invited").await;
-    // whoever takes too long presses the button again
+    // a person who takes too long presses the button again
     site.browser.press("Enter").await;
     site.focus("new-secret").await;
     site.world.advance(601);

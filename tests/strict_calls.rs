@@ -204,7 +204,7 @@ fn most_at_once(spans: impl Iterator<Item = (u64, u64, u64)>) -> u64 {
     sums.max().unwrap_or(0) as u64
 }
 
-/// What one process has said.
+/// The records of one process.
 #[derive(Default)]
 struct Log {
     /// The calls, with their tenants.

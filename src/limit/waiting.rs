@@ -1,13 +1,12 @@
-//! Requests that wait: for their tenant, for its plan, for a shared limiter, or until units come back.
+//! Requests that wait for their tenant, its plan, a shared limiter, or units that come back.
 
-use super::gate::no_plan;
 use super::{
     decision::{Ask, Decision},
-    gate::{RateLimitFuture, RateLimitGate, Unadmitted},
+    gate::{RateLimitFuture, RateLimitGate, Unadmitted, no_plan},
     pass::RateLimitPass,
 };
-use crate::http::head::Head;
 use crate::{
+    http::head::Head,
     reject::Rejection,
     tenant::{RateLimit, TenantName},
 };

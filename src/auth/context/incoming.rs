@@ -137,7 +137,7 @@ impl<'a> IncomingRequest<'a> {
         self.release_lookup();
     }
 
-    /// Lets scripts of this client's pages read the answer, even if the answer is a refusal. Our own origin is not one of them, even if
+    /// Lets scripts of this client's pages read the answer, even if the answer is a refusal. Our own origin is never such a page, even if
     /// the client lists it.
     pub(crate) fn let_read(&mut self, client: Option<&Client>) {
         let origin = Caller::from_cors_headers(&self.parts.headers).origin();
