@@ -52,7 +52,7 @@ fn words(language: &str) -> BTreeMap<String, String> {
 }
 
 fn is_key(text: &str) -> bool {
-    let pages = ["shared", "login", "account", "error", "logout", "consent", "message"];
+    let pages = ["shared", "page", "login", "account", "error", "logout", "consent", "message"];
     let is_name = |part: &str| part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let is_file = |name| ["", "html", "js", "css"].contains(&name);
     text.split_once('.')

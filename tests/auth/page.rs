@@ -85,7 +85,7 @@ async fn the_page_obeys_its_own_policy_and_contains_nothing_of_the_request() {
         assert!(!script.contains(forbidden), "{forbidden}");
     }
     let parts = [&page.text, &script, &ask(&mut browser, "GET", "/authentication/page.css", "*/*").await.text];
-    assert!(parts.map(String::len).iter().sum::<usize>() < 66 * 1024);
+    assert!(parts.map(String::len).iter().sum::<usize>() < 64 * 1024);
 }
 
 #[tokio::test]

@@ -444,7 +444,7 @@ async function run(action, id = "", hasAgreed = false) {
     const { code = "internal", login_url: url } = thrown ?? {};
     if (code === "fresh_login_required") confirmFirst(url);
     else if (["login_required", "invalid_session"].includes(code)) {
-      if (account) sessionStorage.setItem(NOTE, "ended");
+      if (account) sessionStorage.setItem(NOTE, JSON.stringify("ended"));
       location.replace(signIn());
     }
     else at("message").textContent = problem(code);
@@ -525,7 +525,7 @@ if (account && linked) {
     ? word("account.error_provider_unavailable") : words[`account.link_${linked}`] ?? word("account.link_failed");
   at("links-title").focus();
 } else if (account) {
-  if (sessionStorage.getItem(NOTE) === "recovery_code" && account.recovery_codes) {
+  if (sessionStorage.getItem(NOTE) === JSON.stringify("recovery_code") && account.recovery_codes) {
     at("done").textContent = word("account.code_used", { count: account.recovery_codes.remaining });
   }
   sessionStorage.removeItem(NOTE);

@@ -1,6 +1,6 @@
 // The login page, from the user's name to the redirect back. In other modes it creates an account, or sets a new password for a
-// forgotten one. Its input is its own URL and the responses of the server. It keeps
-// the progress of a login in the sessionStorage of the tab, so that it survives a reload. Nothing stored there is secret.
+// forgotten one. Its input is its own URL and the responses of the server. It keeps the progress of a login in the sessionStorage of
+// the tab, so that it survives a reload. Nothing stored there is secret.
 const here = new URL(".", import.meta.url);
 const SIGN_IN_KEY = `login ${here.pathname}`;
 const mode = /\/(sign-up|reset-password)$/.exec(location.pathname)?.[1] ?? "sign-in";
@@ -108,56 +108,49 @@ function fresh() {
     hasUsedCode: false, until: {}, why: {} };
 }
 
-function load() {
+// Returns what this tab has kept under a key, or null.
+function kept(key) {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(KEY));
-    return kept?.query === location.search || (kept && returned) ? { ...fresh(), ...kept } : fresh();
+    return JSON.parse(sessionStorage.getItem(key));
   } catch {
-    return fresh();
+    return null;
   }
 }
 
-function keep() {
+// Keeps a value, or with null none. If the browser forbids that, a reload starts again.
+function store(key, value) {
   try {
-    sessionStorage.setItem(KEY, JSON.stringify(login));
-  } catch { /* a reload starts again */ }
+    if (value) sessionStorage.setItem(key, JSON.stringify(value));
+    else sessionStorage.removeItem(key);
+  } catch { /* see above */ }
 }
 
-// Lets another page of this tab begin with a name that was typed here.
-function hand(key, state) {
-  try {
-    sessionStorage.setItem(key, JSON.stringify({ ...fresh(), ...state }));
-  } catch { /* the name is typed again */ }
+function load() {
+  const before = kept(KEY);
+  return before && (returned || before.query === location.search) ? { ...fresh(), ...before } : fresh();
+}
+
+function keep() {
+  store(KEY, login);
 }
 
 function forget(identifier = "") {
   login = { ...fresh(), identifier };
-  try {
-    sessionStorage.removeItem(KEY);
-  } catch { /* nothing was kept */ }
+  store(KEY, null);
 }
 
 // Returns the change that the user confirms here.
 function pendingChange() {
-  try {
-    // one that was abandoned is not what another sign-in is for
-    if (asked.get("return_to") !== `${ACCOUNT.pathname}security`) sessionStorage.removeItem(CHANGE);
-    return JSON.parse(sessionStorage.getItem(CHANGE));
-  } catch {
-    return null;
-  }
+  // one that was abandoned is not what another sign-in is for
+  if (asked.get("return_to") !== `${ACCOUNT.pathname}security`) store(CHANGE, null);
+  return kept(CHANGE);
 }
 
 // Leaves a note for the account page, and returns the one that it has left here.
 function note(text) {
-  try {
-    const left = sessionStorage.getItem(NOTE);
-    sessionStorage.removeItem(NOTE);
-    if (text) sessionStorage.setItem(NOTE, text);
-    return left;
-  } catch {
-    return null;
-  }
+  const left = kept(NOTE);
+  store(NOTE, text);
+  return left;
 }
 
 // ---- the server
@@ -526,9 +519,7 @@ async function newApp() {
 }
 
 function restart() {
-  try {
-    sessionStorage.removeItem(CHANGE);
-  } catch { /* nothing was kept */ }
+  store(CHANGE, null);
   forget(login.isKnown ? "" : login.identifier);
   who();
 }
@@ -922,7 +913,7 @@ const SUBMIT = {
     await step("../reset-password", { password });
     const { identifier } = login;
     forget();
-    hand(SIGN_IN_KEY, { identifier, hasNewPassword: true });
+    store(SIGN_IN_KEY, { query: location.search, identifier, hasNewPassword: true });
     stuck("", word("login.continue"), toSignIn);
     at("title").textContent = word("login.password_set");
     at("user").textContent = word("login.password_set_text");
@@ -992,7 +983,7 @@ at("cancel").addEventListener("click", () => busy || location.assign(new URL("se
 at("reveal").addEventListener("change", (event) => { at("secret").type = event.target.checked ? "text" : "password"; });
 at("new-reveal").addEventListener("change", (event) => { at("new-secret").type = event.target.checked ? "text" : "password"; });
 at("remember").addEventListener("change", () => suggesting?.abort());
-at("to-reset").addEventListener("click", () => hand(RESET_KEY, { identifier: login.identifier || at("identifier").value.trim() }));
+at("to-reset").addEventListener("click", () => store(RESET_KEY, { query: location.search, identifier: login.identifier || at("identifier").value.trim() }));
 document.addEventListener("visibilitychange", () => suggest());
 
 run(null, begin);
