@@ -7,6 +7,7 @@ mod account_changes;
 mod account_contacts;
 mod account_deletion;
 mod account_enrolment;
+mod account_faults;
 #[cfg(feature = "external-providers")]
 mod account_linking;
 mod account_matrix;

@@ -316,9 +316,7 @@ impl World<'_> {
 fn calls_never_exceed_a_quota_and_are_charged_once_whatever_fails() {
     // PROPTEST_CASES runs more
     let cases = Config::default().cases.max(500);
-    for (server, cases) in RedisServer::each(&[]).zip([cases, cases / 4]) {
-        try_histories(&server, cases);
-    }
+    RedisServer::each(&[]).for_each(|server| try_histories(&server, cases));
 }
 
 fn try_histories(redis: &RedisServer, cases: u32) {
