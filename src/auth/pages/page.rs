@@ -8,7 +8,7 @@ use crate::{
         http::{
             answer,
             problem::{Code, Problem},
-            route::{ACCOUNT_PAGE, FINISH_SIGN_IN, Path, Route},
+            route::{ACCOUNT_PAGE, FINISH_SIGN_IN, Path, Route, SIGN_OUT},
         },
         pages::{
             built::{self, BuiltPages, Template},
@@ -64,6 +64,7 @@ pub(crate) fn error(core: &Core, parts: &Parts, problem: Problem) -> Response<Bo
     let [title, heading] = match (is_unknown, is_passing) {
         (true, _) => ["error.no_page"; 2],
         (_, true) => ["error.not_now"; 2],
+        _ if [SIGN_OUT, "/logout"].iter().any(|path| parts.uri.path().ends_with(path)) => ["logout.title"; 2],
         _ => ["error.title", "error.heading"],
     };
     let advice = match (status, problem.seconds_to_wait()) {
