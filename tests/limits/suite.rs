@@ -43,6 +43,7 @@ struct Subject {
 impl<E: Engine> Drive<E> {
     fn new(make: impl Fn(ManualClock, Plan) -> E, claims: Claims, schedule: &Schedule) -> Self {
         let engine = make(ManualClock::new(), schedule.plan.plan());
+        engine.set_plan(&unlimited(), Plan::unlimited());
         let subject = |number: usize| Subject {
             tenant: tenant(&format!("tenant-{number}")),
             own: None,
@@ -145,6 +146,9 @@ impl<E: Engine> Drive<E> {
     /// Sends one request and checks everything about its result. Returns when to retry, or `None` if it was admitted.
     fn spend(&mut self, number: usize, units: u32) -> Option<Moment> {
         let now = self.now();
+        // a check removes idle rows first. If it is the row of this tenant, and there is no room for the next one, what was
+        // spent from its bucket counts again
+        self.engine.check(&unlimited(), 0);
         let subject = &mut self.tenants[number];
         let before = self.engine.peek(&subject.tenant);
         assert_eq!(before, self.engine.peek(&subject.tenant), "a peek changes nothing");
@@ -248,6 +252,11 @@ impl<E: Engine> Drive<E> {
             _ = self.engine.check(&subject.tenant, 0);
         }
     }
+}
+
+/// A tenant without a limit, whose requests change nothing but remove idle rows.
+fn unlimited() -> Tenant {
+    tenant("unlimited")
 }
 
 fn assert_admitted_as_peeked(before: Option<Standing>, after: Option<Standing>, units: u32) {
