@@ -11,7 +11,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::decision::{Ask, Decision, RefusalReason};
+use super::decision::{Ask, CallAsk, Decision, RefusalReason};
 use crate::{tenant::LimitKey, util::lock::lock};
 
 /// The timers of tokio have this resolution.
@@ -23,8 +23,8 @@ const WHILE_CALLS_ARE_OPEN: Duration = Duration::from_millis(100);
 /// As long as a wait for good. The end of a longer one could overflow.
 const LONGEST_WAIT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
-/// Waiting callers. Those with the same key and ask form a line, and only its first one asks again when units come back. If all
-/// did, a thousand callers would ask a thousand times for each unit.
+/// Waiting callers. Those with the same key that ask for about as much form a line, and only its first one asks again when units
+/// come back. If all did, a thousand callers would ask a thousand times for each unit.
 #[derive(Debug, Default)]
 pub(super) struct Lines(Mutex<HashMap<(LimitKey, Ask), Line>>);
 
@@ -40,7 +40,13 @@ pub(super) struct LinePlace<'a> {
 
 impl Lines {
     pub(super) fn join(&self, key: &LimitKey, ask: Ask) -> LinePlace<'_> {
-        let asks_for = (key.clone(), ask);
+        // callers may choose the units, and must not get a line for each number
+        let rounded = |units: u32| units.checked_next_power_of_two().unwrap_or(u32::MAX);
+        let call = match ask.call {
+            CallAsk::Hold { at_most, millis } => CallAsk::Hold { at_most: rounded(at_most), millis },
+            other => other,
+        };
+        let asks_for = (key.clone(), Ask { units: rounded(ask.units), call, ..ask });
         let mut lines = lock(&self.0);
         let (line, length) = lines.entry(asks_for.clone()).or_default();
         *length += 1;
@@ -85,8 +91,13 @@ impl Wait<'_> {
     /// Continues the wait after another decision. Returns `None` if it admits, or if no retry before the deadline helps.
     pub(super) fn after(self, decision: &Decision) -> Option<Self> {
         let standing = decision.standing().filter(|_| decision.refused == Some(RefusalReason::Spent))?;
-        let longest = if standing.is_exact() { LONGEST_WAIT } else { WHILE_CALLS_ARE_OPEN };
-        let until = Instant::now() + standing.time_until_reset().clamp(SHORTEST_PAUSE, longest);
+        let now = Instant::now();
+        let after = |longest| now + standing.time_until_reset().clamp(SHORTEST_PAUSE, longest);
+        let until = match standing.is_exact() {
+            true => after(LONGEST_WAIT),
+            false if now < self.deadline => after(WHILE_CALLS_ARE_OPEN).min(self.deadline),
+            false => return None,
+        };
         (until <= self.deadline).then_some(Self { until, ..self })
     }
 }
@@ -120,5 +131,13 @@ mod tests {
         assert_eq!(count(), 2);
         drop(others);
         assert_eq!(count(), 0);
+    }
+
+    #[test]
+    fn a_key_has_few_lines_whatever_its_callers_ask_for() {
+        let (lines, key) = (Lines::default(), LimitKey::parse("acme").unwrap());
+        let asks = (1..=512).chain([u32::MAX]).map(|units| lines.join(&key, Ask::new(units, false)));
+        let places: Vec<_> = asks.collect();
+        assert_eq!((places.len(), lock(&lines.0).len()), (513, 11));
     }
 }

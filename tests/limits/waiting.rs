@@ -194,6 +194,19 @@ async fn while_open_calls_block_it_asks_ten_times_a_second() {
     assert!(decision.is_admitted() && world.passed() - began <= Duration::from_millis(1_101));
 }
 
+#[tokio::test(start_paused = true)]
+async fn while_open_calls_block_it_asks_a_last_time_at_the_end() {
+    for (wait, ends_after) in [(50, 40), (250, 220)].map(|(wait, ends)| (wait, Duration::from_millis(ends))) {
+        let world = World::new(ten_seconds(3));
+        let hold = world.limiter.hold(&tenant("acme"), 3, 3, 5 * MINUTE).unwrap();
+        let (decision, ()) = tokio::join!(world.wait(1, Duration::from_millis(wait)), async {
+            sleep(ends_after).await;
+            hold.commit(0);
+        });
+        assert!(decision.is_admitted(), "{wait}");
+    }
+}
+
 // ---- layers
 
 type Served = Result<Response<String>, Infallible>;
