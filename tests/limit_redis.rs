@@ -617,6 +617,20 @@ async fn b06_a_name_gets_a_key_of_its_own_when_there_is_room_again() {
 }
 
 #[tokio::test]
+async fn b06_a_name_whose_request_is_refused_leaves_the_room_to_others() {
+    for server in RedisServer::each(&[]) {
+        let builder = Limiter::redis(config(&server.url()), Plans::new(Quota::new(3, HOUR).unwrap()));
+        let limiter = builder.fallback(Fallback::Closed).max_new_names_per_minute(1).connect().await.unwrap();
+        let [refused, other] = ["refused", "other"].map(|name| Tenant::parse(name).unwrap());
+        for _ in 0..3 {
+            assert!(!limiter.check_anonymous(&refused, 4).await.is_admitted());
+        }
+        assert!(limiter.check_anonymous(&other, 1).await.is_admitted());
+        assert_eq!(keys(&server, "limit"), ["tollgate:limit:{other}"]);
+    }
+}
+
+#[tokio::test]
 async fn b06_a_key_that_can_not_be_used_leaves_the_others_alone() {
     for server in RedisServer::each(&[]) {
         let log = EventLog::new();

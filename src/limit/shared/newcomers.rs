@@ -41,6 +41,12 @@ impl Newcomers {
         }
         has_room
     }
+
+    /// Takes back a name that got no key, because its request was refused.
+    pub(super) fn give_back(&self) {
+        let mut minute = lock(&self.minute);
+        minute.names = minute.names.saturating_sub(1);
+    }
 }
 
 /// Returns the name whose key a new name shares. It is the same in all nodes.

@@ -96,21 +96,23 @@ impl Server {
         });
     }
 
-    /// Returns the name that is charged: the tenant itself, unless there are too many new names.
-    pub(super) fn payer<'a>(&self, tenant: &'a LimitKey, plan: &Plan, ask: Ask) -> Cow<'a, LimitKey> {
+    /// Returns the name that is charged, and whether it counts as a new one: the tenant itself, unless there are too many new
+    /// names.
+    pub(super) fn payer<'a>(&self, tenant: &'a LimitKey, plan: &Plan, ask: Ask) -> (Cow<'a, LimitKey>, bool) {
         let Self { local, newcomers, space, .. } = self;
         // addresses prove nothing
         let is_proved = *space == TENANTS && !ask.is_anonymous;
         if is_proved || local.knows(tenant) || local.plans().is_named(tenant) {
-            return Cow::Borrowed(tenant);
+            return (Cow::Borrowed(tenant), false);
         }
         let shared = shared_name(tenant);
         if local.plans().plan(&shared) != *plan {
-            return Cow::Borrowed(tenant);
+            return (Cow::Borrowed(tenant), false);
         }
-        match newcomers.has_room(ask.units > 0, local.reports().clock.now()) {
-            true => Cow::Borrowed(tenant),
-            false => Cow::Owned(shared),
+        let is_used = ask.units > 0;
+        match newcomers.has_room(is_used, local.reports().clock.now()) {
+            true => (Cow::Borrowed(tenant), is_used),
+            false => (Cow::Owned(shared), false),
         }
     }
 

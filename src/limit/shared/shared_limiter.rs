@@ -279,17 +279,19 @@ impl SharedLimiter {
         self.local().sweep();
         let plan = self.plans().plan(tenant);
         match plan.kind() {
-            PlanKind::Limited { .. } if ask.call.opens_under(plan.limits()) => {
-                let payer = self.0.server.payer(tenant, &plan, ask);
-                self.open_call(&payer, &plan, ask).await
-            }
             PlanKind::Limited { .. } if is_untracked(&plan, ask) => Decision::UNTRACKED,
             PlanKind::Limited { .. } => {
-                let payer = self.0.server.payer(tenant, &plan, ask);
-                match self.charge(&payer, &plan, ask).await {
-                    Some(decision) => decision,
-                    None => self.fall_back(&payer, ask),
+                let (payer, is_new) = self.0.server.payer(tenant, &plan, ask);
+                let decided = match ask.call.opens_under(plan.limits()) {
+                    true => Some(self.open_call(&payer, &plan, ask).await),
+                    false => self.charge(&payer, &plan, ask).await,
+                };
+                let is_lost = decided.is_none() && self.0.fallback == Fallback::Open;
+                let decision = decided.unwrap_or_else(|| self.fall_back(&payer, ask));
+                if is_new && (is_lost || !decision.is_admitted()) {
+                    self.0.server.newcomers.give_back();
                 }
+                decision
             }
             PlanKind::Unlimited { .. } => Decision::UNLIMITED,
             PlanKind::Denied { .. } => Decision::DENIED,
@@ -344,7 +346,7 @@ impl SharedLimiter {
             return None;
         }
         let ask = Ask::new(0, false);
-        let payer = self.0.server.payer(key, &plan, ask);
+        let (payer, _) = self.0.server.payer(key, &plan, ask);
         match self.spend(&payer, &plan, ask).await {
             Some(answer) => {
                 let standing = answer.decision.standing.filter(|_| answer.decision.is_admitted())?;
