@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout, timeout_at},
+};
 
 use super::{
     lease::ClockReading,
@@ -149,14 +152,15 @@ impl Server {
         true
     }
 
-    /// Renews the slots of these keys, and sends the ends of calls again. Returns the keys for which the server has not done so, as
-    /// far as it is known: the server may renew slots and answer too late.
-    async fn renew_slots(self: &Arc<Self>, keys: Vec<LimitKey>) -> Vec<LimitKey> {
+    /// Renews the slots of these keys, and then sends the ends of calls again until the next round must begin: a key may have many.
+    /// Returns the keys for which the server has not done so, as far as it is known: it may renew slots and answer too late.
+    async fn renew_slots(self: &Arc<Self>, keys: Vec<LimitKey>, next_round: Instant) -> Vec<LimitKey> {
         let (mut renewals, mut failed) = (JoinSet::new(), Vec::new());
         for key in keys {
             let server = Arc::clone(self);
             renewals.spawn(async move {
-                let is_done = server.renew_slots_of(&key, || true).await && server.send_ends_of(&key).await;
+                let is_done = server.renew_slots_of(&key, || true).await
+                    && timeout_at(next_round, server.send_ends_of(&key)).await == Ok(true);
                 (!is_done).then_some(key)
             });
             if renewals.len() >= AT_ONCE {
@@ -191,9 +195,9 @@ impl Server {
     pub(super) async fn finish(self: &Arc<Self>) {
         let finished = async {
             drop(self.unfinished.write().await);
-            self.renew_slots(self.calls.keys()).await
+            self.renew_slots(self.calls.keys(), Instant::now() + CLOSING).await
         };
-        _ = tokio::time::timeout(CLOSING, finished).await;
+        _ = timeout(CLOSING, finished).await;
     }
 
     /// Returns whether the end is final. An undo that finds no call is not: the request that opens the call may be on its way on
@@ -236,10 +240,10 @@ async fn renew_until_closed(server: Weak<Server>) {
             // counted from the start of this round, however long it takes
             all_at = Instant::now() + RENEWAL;
             // also while the breaker is open, because a slow server still keeps slots
-            failed = server.renew_slots(server.calls.keys()).await;
+            failed = server.renew_slots(server.calls.keys(), all_at).await;
         } else if server.breaker.may_allow(server.watcher.reports().clock.now()) {
             // the next round has these keys, too
-            failed = tokio::time::timeout_at(all_at, server.renew_slots(failed)).await.unwrap_or_default();
+            failed = timeout_at(all_at, server.renew_slots(failed, all_at)).await.unwrap_or_default();
         }
         if server.calls.is_empty() {
             server.calls.is_renewing.store(false, SeqCst);
@@ -412,10 +416,10 @@ mod tests {
             // its request is still on its way
             server.end_call(&acme, CallToEnd::new(id, UNDO.to_owned(), expires_after(60_000))).await;
             if number == 1 {
-                assert_eq!(server.renew_slots(server.calls.keys()).await, []);
+                assert_eq!(server.renew_slots(server.calls.keys(), expires_after(60_000)).await, []);
             }
             assert_eq!(run("hold", hold, &[&id, b"10000000", b"9", b"60000000"]).await, before - 9);
-            assert_eq!(server.renew_slots(server.calls.keys()).await, []);
+            assert_eq!(server.renew_slots(server.calls.keys(), expires_after(60_000)).await, []);
             assert_eq!(run("spend", Ask::new(1, false), &[]).await, before - 1);
             assert!(server.calls.is_empty());
         }
@@ -441,11 +445,16 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(20), is_kept).await.unwrap();
         // it fails often, and is kept
         for _ in 0..10 {
-            assert_eq!(server.renew_slots(server.calls.keys()).await, std::slice::from_ref(&acme));
+            assert_eq!(
+                server.renew_slots(server.calls.keys(), expires_after(60_000)).await,
+                std::slice::from_ref(&acme)
+            );
         }
         redis.restart();
+        // slots are more urgent
+        assert_eq!(server.renew_slots(server.calls.keys(), Instant::now()).await, std::slice::from_ref(&acme));
         let is_charged = async {
-            while !server.renew_slots(server.calls.keys()).await.is_empty() {}
+            while !server.renew_slots(server.calls.keys(), expires_after(60_000)).await.is_empty() {}
             assert!(server.calls.is_empty());
             // the breaker is open for a moment
             while shared.peek(&acme).await.map(|standing| standing.remaining()) != Some(500) {
@@ -482,15 +491,15 @@ mod tests {
         let open = [shared.check_in_plan(&acme, slot).await, shared.check_in_plan(&globex, slot).await];
         assert!(open.iter().all(Decision::is_admitted));
         let server = &shared.0.server;
-        assert_eq!(server.renew_slots(server.calls.keys()).await, []);
+        assert_eq!(server.renew_slots(server.calls.keys(), expires_after(60_000)).await, []);
         // something else has written to the key
         redis.cli(&["del", "tollgate:limit:{acme}"]);
         redis.cli(&["lpush", "tollgate:limit:{acme}", "something else"]);
-        assert_eq!(server.renew_slots(server.calls.keys()).await, std::slice::from_ref(&acme));
+        assert_eq!(server.renew_slots(server.calls.keys(), expires_after(60_000)).await, std::slice::from_ref(&acme));
         // a server that answers too late still gets renewals, or the slots would end on it
         let now = server.watcher.reports().clock.now();
         while !server.breaker.failed(now, now) {}
-        assert_eq!(server.renew_slots(server.calls.keys()).await, [acme]);
+        assert_eq!(server.renew_slots(server.calls.keys(), expires_after(60_000)).await, [acme]);
     }
 
     #[tokio::test]
@@ -506,7 +515,7 @@ mod tests {
         }
         redis.cli(&["client", "pause", "20000"]);
         let began = Instant::now();
-        assert_eq!(server.renew_slots(server.calls.keys()).await.len(), 640);
+        assert_eq!(server.renew_slots(server.calls.keys(), expires_after(60_000)).await.len(), 640);
         assert!(began.elapsed() < RENEWAL, "it took {:?}", began.elapsed());
     }
 }
