@@ -9,6 +9,7 @@
 //! - A slot is taken until its guard ends the call.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     iter::zip,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -42,10 +43,29 @@ pub(super) struct Calls {
     ends: BTreeSet<(Moment, u64)>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Held {
     units: u64,
     calls: u32,
+    /// The latest end of an estimate, if it was looked up since such an end has left.
+    latest_end: Cell<Option<Moment>>,
+}
+
+impl Held {
+    fn add(&mut self, call: &Call) {
+        self.calls = self.calls.saturating_add(1);
+        self.units += u64::from(call.held_estimate());
+        if call.is_held {
+            self.latest_end.set(self.latest_end.get().map(|latest| latest.max(call.ends)));
+        }
+    }
+
+    fn release_estimate(&mut self, call: &Call) {
+        self.units = self.units.saturating_sub(call.held_estimate().into());
+        if self.latest_end.get().is_some_and(|latest| latest <= call.ends) {
+            self.latest_end.set(None);
+        }
+    }
 }
 
 /// An open call.
@@ -169,7 +189,7 @@ impl Calls {
 
     /// Returns the standing of a quota if it has no room for this request.
     fn refusal(&mut self, place: usize, limited: &Limited, context: Context<'_>, ask: Ask) -> Option<Standing> {
-        let (meter, held) = (self.meters.get_mut(place)?, *self.held.get(place)?);
+        let (meter, held) = (self.meters.get_mut(place)?, self.held.get(place)?);
         meter.refresh(limited.gauge, context);
         let reset = if let Gauge::Concurrent = limited.gauge {
             (ask.call.opens() && held.calls >= limited.most).then(|| context.now + SLOT_RETRY)?
@@ -193,8 +213,8 @@ impl Calls {
             _ if units == 0 => None,
             // the meter has room for both some time
             Some(_) if both <= limited.most => full_until(both),
-            Some(own) => Some(own.max(self.latest_end(limited))),
-            None if both > limited.most || full_until(both).is_some() => Some(self.latest_end(limited)),
+            Some(own) => Some(own.max(self.latest_end(place, limited))),
+            None if both > limited.most || full_until(both).is_some() => Some(self.latest_end(place, limited)),
             None => None,
         }
     }
@@ -212,15 +232,20 @@ impl Calls {
         }
         let used = meter.used(limited.gauge, context.now);
         let reset = match used {
-            0 => self.latest_end(limited),
+            0 => self.latest_end(place, limited),
             _ => meter.rises_at(limited.gauge, limited.most, context),
         };
         Some(limited.standing_with(used.saturating_add(clamp(held.units)), reset, context).inexact())
     }
 
-    fn latest_end(&self, limited: &Limited) -> Moment {
+    /// Returns when the last estimate expires. It is looked up once: there may be many calls that don't count in this quota.
+    fn latest_end(&self, place: usize, limited: &Limited) -> Moment {
         let counts = |id| self.open.get(id).is_some_and(|call| call.counts_in(limited));
-        self.ends.iter().rev().find(|(_, id)| counts(id)).map(|(ends, _)| *ends).unwrap_or_default()
+        let look_up = || self.ends.iter().rev().find(|(_, id)| counts(id)).map(|(ends, _)| *ends).unwrap_or_default();
+        let Some(Held { latest_end, .. }) = self.held.get(place) else { return Moment::default() };
+        let latest = latest_end.get().unwrap_or_else(look_up);
+        latest_end.set(Some(latest));
+        latest
     }
 
     /// Charges the estimates that have expired, each at its end.
@@ -239,7 +264,7 @@ impl Calls {
         let counting =
             zip(zip(&mut self.meters, &mut self.held), limits).filter(|(_, limited)| call.counts_in(limited));
         for ((meter, held), limited) in counting {
-            held.units = held.units.saturating_sub(call.held_estimate().into());
+            held.release_estimate(call);
             meter.refresh(limited.gauge, context);
             let others = u64::from(meter.used(limited.gauge, context.now)) + held.units;
             meter.charge(limited.gauge, context, units(limited, others));
@@ -271,7 +296,7 @@ impl Calls {
     /// Forgets the estimates of the open calls. They keep their slots, and what they use beyond the estimate is charged.
     pub(super) fn forget_estimates(&mut self) {
         self.open.values_mut().for_each(|call| call.is_held = false);
-        self.held.iter_mut().for_each(|held| held.units = 0);
+        self.held.iter_mut().for_each(|held| *held = Held { calls: held.calls, ..Held::default() });
         self.ends.clear();
     }
 
@@ -297,7 +322,7 @@ impl Calls {
             context.bytes.give_back(CALL_BYTES);
             for (held, _) in zip(&mut self.held, limits).filter(|(_, limited)| call.counts_in(limited)) {
                 held.calls = held.calls.saturating_sub(1);
-                held.units = held.units.saturating_sub(call.held_estimate().into());
+                held.release_estimate(call);
             }
         }
         own
@@ -333,8 +358,7 @@ impl Calls {
 /// Counts a call in its quotas.
 fn hold(held: &mut [Held], limits: &[Limited], call: &Call) {
     for (held, _) in zip(held, limits).filter(|(_, limited)| call.counts_in(limited)) {
-        held.calls = held.calls.saturating_add(1);
-        held.units += u64::from(call.held_estimate());
+        held.add(call);
     }
 }
 
