@@ -28,6 +28,9 @@ impl SendLimit {
     /// The share of callers at one client address who are not signed in.
     pub(crate) const OF_TICKETS_BY_CLIENT: Self = Self { most: 5, ..Self::OF_TICKETS };
 
+    /// The share of one user who is signed in.
+    pub(crate) const OF_TICKETS_BY_USER: Self = Self { most: 3, ..Self::OF_TICKETS };
+
     /// The limit of one user, or of one login without a user, who requests messages to addresses that may belong to others.
     pub(crate) const OF_TICKET_REQUESTS: Self =
         Self { most: 10, within: Duration::from_secs(3600), interval: Duration::ZERO };

@@ -293,6 +293,23 @@ async fn a_contact_is_well_formed_new_and_has_a_sender() {
 }
 
 #[tokio::test]
+async fn c130_a_user_asks_for_three_codes_a_day_to_one_mailbox_and_leaves_the_rest_to_others() {
+    let world = site(|service| service).await;
+    let mut browser = by_phone(&world).await;
+    for (number, status) in [200, 200, 200, 429].into_iter().enumerate() {
+        let asked = replace(&mut browser, &format!("new+{number}@example.com")).await;
+        assert_eq!(asked.status, status);
+        if status == 429 {
+            assert_eq!((&*asked.error(), asked.header("retry-after")), ("too_many_attempts", "86400"));
+        }
+    }
+    // another mailbox, and another user
+    assert_eq!(replace(&mut browser, "newer@example.com").await.status, 200);
+    let mut lone = sign_in(&world, LONE, &["password"]).await;
+    assert_eq!(call(&mut lone, "contacts/begin", json!({ "email": "new+9@example.com" })).await.status, 200);
+}
+
+#[tokio::test]
 async fn c130_a_user_asks_for_ten_codes_an_hour_in_all_sessions() {
     let world = site(|service| service).await;
     let mut browser = by_phone(&world).await;

@@ -19,7 +19,7 @@ use crate::{
     },
     delivery::NoticeKind,
     login::{BoundUser, Keyed},
-    user::{Contact, EmailAddress, PhoneNumber},
+    user::{AccountChange, Contact, EmailAddress, PhoneNumber},
     util::public_id::PublicId,
     words::Language,
 };
@@ -110,7 +110,14 @@ pub(super) async fn confirm_contact(call: &AccountCall<'_>) -> EndpointResult {
     call.changed(change).await;
     // an old contact that was not verified must not become so
     let restored = old.filter(|old| call.account().has_verified(old));
-    call.keep(core.users.set_contact(tenant, user, Some(contact), restored)).await?;
+    let undo = async {
+        match core.users.set_contact(tenant, user, Some(contact), restored).await? {
+            // the old contact may be that of another account by now
+            AccountChange::Taken => core.users.set_contact(tenant, user, Some(contact), None).await,
+            changed => Ok(changed),
+        }
+    };
+    call.keep(undo).await?;
     Ok(answer::no_content())
 }
 

@@ -33,7 +33,8 @@ impl RequestContext<'_> {
     ///
     /// # Errors
     ///
-    /// Returns a problem with the time to wait if this browser, this user or this address of a client asks too often.
+    /// Returns a problem with the time to wait if this browser, this user or this address of a client asks too often, or if there were
+    /// too many messages to this contact.
     pub(crate) async fn send_ticket_code(
         &self,
         place: TicketPlace<'_>,
@@ -48,12 +49,15 @@ impl RequestContext<'_> {
         let user = ticket.user.as_ref().map(|user| &user.id);
         let counted = core.guard.count_ticket_request((place, user), method, client.as_ref(), keyed).await?;
         counted.map_err(|wait| too_many_messages().retry_in(wait))?;
+        let counted = core.guard.count_ticket_message((place, user), (method, contact), client.as_ref(), keyed).await?;
+        if let Err(wait) = counted {
+            core.journal.tally(EventKind::OtpUndelivered, Some(place.tenant), Some(channel.as_str()));
+            return Err(too_many_messages().retry_in(wait));
+        }
         if let Err(wait) = core.tickets.open_code(place, ticket, (&code, RESEND_INTERVAL), keyed).await? {
             charged.into_iter().for_each(AddressSpend::refund);
             return Err(Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait));
         }
-        let may_send = core.guard.count_ticket_message(place, (method, contact), client.as_ref(), keyed).await?;
-        core.tickets.note_sent(place, (ticket, &code, may_send), keyed).await?;
         let expires = core.logins.now() + CODE_LIVES;
         let (tenant, to) = (place.tenant.clone(), contact.as_str());
         let message = match instead {
@@ -61,11 +65,7 @@ impl RequestContext<'_> {
             None => Message::new(channel, tenant, to, code.expose(), expires),
         };
         let message = message.in_language(language).with_words(core.pages.words.clone());
-        let taken = match may_send {
-            true => core.queue.push(channel, message),
-            false => core.queue.push_decoy(channel, message),
-        };
-        let kind = if may_send && taken { EventKind::OtpSent } else { EventKind::OtpUndelivered };
+        let kind = if core.queue.push(channel, message) { EventKind::OtpSent } else { EventKind::OtpUndelivered };
         core.journal.tally(kind, Some(place.tenant), Some(channel.as_str()));
         Ok(TicketCodeSent {
             channel: channel.as_str(),

@@ -8,11 +8,11 @@ use super::{
     tickets::{TicketPlace, TicketPurpose},
 };
 use crate::{
-    login::{Keyed, SendLimit, SendRefused, SentCodes, Throttle},
+    login::{Keyed, SendLimit, SendRefused, Throttle},
     policy::Method,
     session::UserId,
     store::{StoreError, table::Change},
-    tenant::LimitKey,
+    tenant::{LimitKey, Tenant},
     user::Contact,
     util::{clock::UnixTime, secret::SecretDigest},
 };
@@ -40,48 +40,50 @@ impl Guard {
                 (keyed.hash("text requests by client", [client.as_bytes()]), SendLimit::OF_TEXT_REQUESTS_BY_CLIENT),
             ],
         };
+        self.count_in_all(place.tenant, &rows, method).await
+    }
+
+    /// Counts a message to an address that need not belong to an account: at most ten a day. A signed-in user can use up only
+    /// a part of them, as can callers at one client address and all who are not signed in. Returns how long to wait if there were
+    /// too many. That depends on who has asked, and not on whether there is an account.
+    pub(crate) async fn count_ticket_message(
+        &self,
+        (place, user): (TicketPlace<'_>, Option<&UserId>),
+        (method, contact): (Method, &Contact),
+        client: Option<&LimitKey>,
+        keyed: &Keyed,
+    ) -> Result<Result<(), Duration>, StoreError> {
+        let contact = submitted::mailbox(contact, keyed);
+        let of_all = keyed.hash("tickets", [contact.as_bytes()]);
+        let own = |name, by| keyed.hash(name, [contact.as_bytes(), by]);
+        let rows = match (user, client) {
+            (Some(user), _) => vec![
+                (own("tickets by user", user.as_str().as_bytes()), SendLimit::OF_TICKETS_BY_USER),
+                (of_all, SendLimit::OF_TICKETS),
+            ],
+            (None, Some(client)) => vec![
+                (own("tickets by client", client.as_bytes()), SendLimit::OF_TICKETS_BY_CLIENT),
+                (of_all, SendLimit::OF_TICKETS_BY_STRANGERS),
+            ],
+            (None, None) => vec![(of_all, SendLimit::OF_TICKETS_BY_STRANGERS)],
+        };
+        self.count_in_all(place.tenant, &rows, method).await
+    }
+
+    /// Counts a message in each of these rows, up to the first that has too many.
+    async fn count_in_all(
+        &self,
+        tenant: &Tenant,
+        rows: &[(SecretDigest, SendLimit)],
+        method: Method,
+    ) -> Result<Result<(), Duration>, StoreError> {
         for (row, limit) in rows {
-            let counted = self.count_sent(place.tenant, &row, (method, limit)).await?;
+            let counted = self.count_sent(tenant, row, (method, *limit)).await?;
             if let Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) = counted {
                 return Ok(Err(wait));
             }
         }
         Ok(Ok(()))
-    }
-
-    /// Counts a message to an address that need not belong to an account. Returns whether it may be sent, which the caller does
-    /// not see: an address gets at most ten a day. Callers who are not signed in can use up only a part of them, and fewer from
-    /// one client address, so some are left for signed-in users.
-    pub(crate) async fn count_ticket_message(
-        &self,
-        place: TicketPlace<'_>,
-        (method, contact): (Method, &Contact),
-        client: Option<&LimitKey>,
-        keyed: &Keyed,
-    ) -> Result<bool, StoreError> {
-        let contact = submitted::mailbox(contact, keyed);
-        let by_client = client.map_or_else(Default::default, LimitKey::as_bytes);
-        let rows = [
-            keyed.hash("tickets by client", [contact.as_bytes(), by_client]),
-            keyed.hash("tickets", [contact.as_bytes()]),
-        ];
-        let limits = match (place.purpose, client) {
-            (TicketPurpose::SignUp, Some(_)) => [SendLimit::OF_TICKETS_BY_CLIENT, SendLimit::OF_TICKETS_BY_STRANGERS],
-            (TicketPurpose::SignUp, None) => [SendLimit::OF_TICKETS_BY_STRANGERS; 2],
-            _ => [SendLimit::OF_TICKETS; 2],
-        };
-        let mut may_send = true;
-        for (row, limit) in rows.iter().zip(limits) {
-            let count = |row: Option<&SentCodes>, now| {
-                let sent = row.cloned().unwrap_or_default();
-                let more = sent.one_more(method, limit, now).ok().filter(|_| may_send);
-                let is_below = more.is_some();
-                // also written at the limit, because a missing write could be timed
-                Change::Put(more.unwrap_or(sent), SentCodes::forgotten_at(limit, now), is_below)
-            };
-            may_send = self.sent_codes.update(Some(place.tenant), row.as_bytes(), count).await?;
-        }
-        Ok(may_send)
     }
 
     /// Counts a guess of the code of a ticket to this address in this browser. Returns how long to wait if there were too many.

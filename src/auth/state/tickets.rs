@@ -101,7 +101,6 @@ pub(crate) struct TicketRow {
 struct StoredCode {
     digest: [u8; 32],
     guesses_left: u8,
-    was_sent: bool,
 }
 
 impl TicketRow {
@@ -129,7 +128,7 @@ impl Tickets {
     }
 
     /// Stores a ticket under a new code, in place of an earlier one for the same purpose and browser. Returns how long to wait
-    /// if there was a code to the same address within `interval`. The code counts once it was [sent](Self::note_sent).
+    /// if there was a code to the same address within `interval`.
     pub(crate) async fn open_code(
         &self,
         place: TicketPlace<'_>,
@@ -144,28 +143,10 @@ impl Tickets {
             if next > now {
                 return Change::Keep(Err(Duration::from_nanos(next.as_nanos() - now.as_nanos())));
             }
-            let code = Some(StoredCode { digest, guesses_left: GUESSES, was_sent: false });
+            let code = Some(StoredCode { digest, guesses_left: GUESSES });
             Change::Put(TicketRow { ticket: ticket.clone(), began: now.as_nanos(), code }, now + CODE_LIVES, Ok(()))
         };
         self.0.update(Some(place.tenant), place.id(keyed).as_bytes(), open).await
-    }
-
-    /// Notes whether the message with this code may be sent. If not, no guess of it is right, so guesses are bounded by the
-    /// messages to an address. Written in both cases, because a missing write could be timed.
-    pub(crate) async fn note_sent(
-        &self,
-        place: TicketPlace<'_>,
-        (ticket, code, was_sent): (&Ticket, &OneTimeCode, bool),
-        keyed: &Keyed,
-    ) -> Result<(), StoreError> {
-        let opened = *place.code(ticket, code.expose(), keyed).as_bytes();
-        let note = |row: Option<&TicketRow>, _: UnixTime| {
-            let Some(row) = row else { return Change::Keep(()) };
-            let Some(code) = row.code.as_ref().filter(|code| code.digest == opened) else { return Change::Keep(()) };
-            let code = Some(StoredCode { was_sent, ..code.clone() });
-            Change::Put(TicketRow { code, ..row.clone() }, UnixTime::from_nanos(row.began) + CODE_LIVES, ())
-        };
-        self.0.update(Some(place.tenant), place.id(keyed).as_bytes(), note).await
     }
 
     /// Counts a guess of a code to this contact and compares it, in one step. After the right one, the ticket is
@@ -185,7 +166,7 @@ impl Tickets {
             };
             let Some(code) = &row.code else { return Change::Keep(Guess::NoCode) };
             let (kept_until, mut next) = (UnixTime::from_nanos(row.began) + CODE_LIVES, row.clone());
-            if SecretDigest::from_bytes(code.digest).matches(&place.code(&row.ticket, typed, keyed)) && code.was_sent {
+            if SecretDigest::from_bytes(code.digest).matches(&place.code(&row.ticket, typed, keyed)) {
                 next.code = None;
                 return Change::Put(next, now + CODE_LIVES, Guess::Right(Box::new(row.ticket.clone())));
             }
@@ -267,7 +248,7 @@ impl Tickets {
         let secret = self.create_link((TicketPurpose::Invitation, tenant), ticket, lifetime).await?;
         let digest = *link_id(TicketPurpose::Invitation, &secret).as_bytes();
         let replace = |_: Option<&TicketRow>, now: UnixTime| {
-            let code = Some(StoredCode { digest, guesses_left: 0, was_sent: true });
+            let code = Some(StoredCode { digest, guesses_left: 0 });
             Change::Put(TicketRow { ticket: Ticket::default(), began: now.as_nanos(), code }, now + lifetime, ())
         };
         self.0.update(Some(tenant), newest_invitation(contact, keyed).as_bytes(), replace).await?;
@@ -390,7 +371,6 @@ mod tests {
             let ticket = ticket();
             let open = self.tickets.open_code(place, &ticket, (&code, Duration::ZERO), &self.keyed);
             block_on(open).unwrap().unwrap();
-            block_on(self.tickets.note_sent(place, (&ticket, &code, true), &self.keyed)).unwrap();
             code.expose().to_owned()
         }
 
@@ -459,22 +439,6 @@ mod tests {
         let code = desk.open(own);
         assert!(matches!(desk.guess_for(own, "eve@example.com", &code), Guess::NoCode));
         assert!(matches!(desk.guess(own, &code), Guess::Right(_)));
-    }
-
-    #[test]
-    fn c127_a_code_that_was_not_sent_is_never_right() {
-        let desk = Desk::new();
-        let (own, code, ticket) = (desk.place(TicketPurpose::SignUp, 0, 0), OneTimeCode::generate(), ticket());
-        block_on(desk.tickets.open_code(own, &ticket, (&code, Duration::ZERO), &desk.keyed)).unwrap().unwrap();
-        assert!(matches!(desk.guess(own, code.expose()), Guess::Wrong));
-        block_on(desk.tickets.note_sent(own, (&ticket, &code, false), &desk.keyed)).unwrap();
-        assert!(matches!(desk.guess(own, code.expose()), Guess::Wrong));
-        // guesses stay counted when the code is sent after all
-        block_on(desk.tickets.note_sent(own, (&ticket, &code, true), &desk.keyed)).unwrap();
-        for _ in 0..3 {
-            assert!(matches!(desk.guess(own, &other(code.expose())), Guess::Wrong));
-        }
-        assert!(matches!(desk.guess(own, code.expose()), Guess::NoCode));
     }
 
     #[test]
