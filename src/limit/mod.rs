@@ -43,7 +43,7 @@
 //! | more tenants than [`max_tenants`](LimiterBuilder::max_tenants) | tenants that [`Plans`] names always have room; others share 4096 buckets per plan; a tenant that later gets a budget of its own takes along what its bucket counts |
 //! | more bytes than [`max_bytes`](LimiterBuilder::max_bytes) | the same, and the logs of busy tenants get coarser: units come back late, never early |
 //! | a request that costs more than the quota | refused without `retry-after` |
-//! | a request that passes two layers of one limiter | the larger cost is charged, once |
+//! | a request that passes two layers of one limiter | the larger cost is charged, once; give both layers the same [`charge_if`](RateLimitLayer::charge_if), because the inner one relies on what the outer one charges, even if that is refunded later |
 //! | the same with [`without_extensions`](RateLimitLayer::without_extensions) | both layers charge |
 //! | the process ends | everything is forgotten |
 //!
