@@ -148,7 +148,7 @@ impl<E: Engine> Drive<E> {
         let now = self.now();
         // a check removes idle rows first. If it is the row of this tenant, and there is no room for the next one, what was
         // spent from its bucket counts again
-        self.engine.check(&unlimited(), 0);
+        _ = self.engine.check(&unlimited(), 0);
         let subject = &mut self.tenants[number];
         let before = self.engine.peek(&subject.tenant);
         assert_eq!(before, self.engine.peek(&subject.tenant), "a peek changes nothing");

@@ -442,7 +442,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), is_kept).await.unwrap();
+        timeout(Duration::from_secs(20), is_kept).await.unwrap();
         // it fails often, and is kept
         for _ in 0..10 {
             assert_eq!(
@@ -461,12 +461,12 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), is_charged).await.unwrap();
+        timeout(Duration::from_secs(20), is_charged).await.unwrap();
         // a node that stops sends it once more
         let call = shared.hold(&acme, 10, 500, Duration::from_secs(600)).await.unwrap();
         redis.kill();
         call.commit(100);
-        tokio::time::timeout(Duration::from_secs(20), async {
+        timeout(Duration::from_secs(20), async {
             while server.calls.ends_of_key(&acme).is_empty() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
