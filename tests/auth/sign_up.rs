@@ -229,7 +229,38 @@ async fn c127_strangers_use_up_eight_messages_a_day_and_five_from_one_address() 
     assert_eq!(send(&mut browser, "web", &id, "else@example.com").await.status, 200);
     let again = send(&mut browser, "web", &id, "else@example.com").await;
     assert_eq!((again.error().as_str(), again.header("retry-after")), ("slow_down", "30"));
+    // which costs nothing, so five are sent
+    for _ in 1..5 {
+        world.advance(31);
+        assert_eq!(send(&mut browser, "web", &id, "else@example.com").await.status, 200);
+        assert_eq!(send(&mut browser, "web", &id, "else@example.com").await.error(), "slow_down");
+    }
+    world.advance(3_600);
+    let id = begin(&mut browser, "web").await;
+    assert_eq!(send(&mut browser, "web", &id, "else@example.com").await.error(), "too_many_attempts");
     assert_eq!(send(&mut browser, "web", &id, "other@example.com").await.status, 200);
+}
+
+#[tokio::test]
+async fn c127_the_wait_for_a_code_ends_when_it_says_and_no_refusal_prolongs_it() {
+    let world = world(SignUp::Open).await;
+    for number in 0..8 {
+        let mut browser = world.browser();
+        browser.address = [192, 0, number % 2, 1].into();
+        let id = begin(&mut browser, "web").await;
+        assert_eq!(send(&mut browser, "web", &id, NEW).await.status, 200);
+    }
+    world.advance(23 * 3_600);
+    let mut own = world.browser();
+    own.address = [198, 51, 100, 1].into();
+    let id = begin(&mut own, "web").await;
+    for _ in 0..6 {
+        let refused = send(&mut own, "web", &id, NEW).await;
+        assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, "3600"));
+    }
+    world.advance(3_600);
+    let id = begin(&mut own, "web").await;
+    assert_eq!(send(&mut own, "web", &id, NEW).await.status, 200);
 }
 
 #[tokio::test]

@@ -49,15 +49,14 @@ impl RequestContext<'_> {
         let user = ticket.user.as_ref().map(|user| &user.id);
         let counted = core.guard.count_ticket_request((place, user), method, client.as_ref(), keyed).await?;
         counted.map_err(|wait| too_many_messages().retry_in(wait))?;
-        let counted = core.guard.count_ticket_message((place, user), (method, contact), client.as_ref(), keyed).await?;
-        if let Err(wait) = counted {
-            core.journal.tally(EventKind::OtpUndelivered, Some(place.tenant), Some(channel.as_str()));
-            return Err(too_many_messages().retry_in(wait));
-        }
-        if let Err(wait) = core.tickets.open_code(place, ticket, (&code, RESEND_INTERVAL), keyed).await? {
+        let slow_down = |wait| Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait);
+        if let Err(wait) = core.tickets.may_open_code(place, ticket, RESEND_INTERVAL, keyed).await? {
             charged.into_iter().for_each(AddressSpend::refund);
-            return Err(Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait));
+            return Err(slow_down(wait));
         }
+        let counted = core.guard.count_ticket_message((place, user), (method, contact), client.as_ref(), keyed).await?;
+        counted.map_err(|wait| too_many_messages().retry_in(wait))?;
+        core.tickets.open_code(place, ticket, (&code, RESEND_INTERVAL), keyed).await?.map_err(slow_down)?;
         let expires = core.logins.now() + CODE_LIVES;
         let (tenant, to) = (place.tenant.clone(), contact.as_str());
         let message = match instead {

@@ -14,6 +14,12 @@ function problem(code) {
   return words[`account.error_${code}`] ?? words[`shared.error_${code}`]?.replace("{count}", account?.least_password) ?? word("account.error_other", { code });
 }
 
+// Returns how long to wait, in whole units.
+function span(seconds) {
+  const [unit, value] = seconds < 90 ? ["second", seconds] : seconds < 5400 ? ["minute", seconds / 60] : ["hour", seconds / 3600];
+  return new Intl.NumberFormat(locale, { style: "unit", unit, unitDisplay: "long" }).format(Math.ceil(value));
+}
+
 // How connecting an account of another provider ended. The browser then comes back to this page.
 const linked = /^#link=(\w+)$/.exec(location.hash)?.[1];
 if (linked) history.replaceState(null, "", location.pathname + location.search);
@@ -39,7 +45,7 @@ async function call(path, body) {
   } catch { /* no answer, or not from our server */ }
   if (response?.ok && answer) return answer;
   const code = answer?.error ?? { 429: "rate_limit_exceeded", 503: "temporarily_unavailable" }[response?.status];
-  throw { code: code ?? "unreachable", login_url: answer?.login_url };
+  throw { code: code ?? "unreachable", login_url: answer?.login_url, wait: answer?.retry_after };
 }
 
 // ---- what the page shows
@@ -304,6 +310,7 @@ async function sendContactCode() {
   } catch (thrown) {
     if (thrown.code === "invalid_request") throw { code: `bad_${kind}` };
     if (thrown.code === "second_factor_required") throw { code: "no_other_way" };
+    if (thrown.code === "too_many_attempts") throw { ...thrown, code: "too_many_codes" };
     throw thrown;
   }
   at("contact-form").hidden = true;
@@ -441,13 +448,13 @@ async function run(action, id = "", hasAgreed = false) {
   try {
     await action();
   } catch (thrown) {
-    const { code = "internal", login_url: url } = thrown ?? {};
+    const { code = "internal", login_url: url, wait } = thrown ?? {};
     if (code === "fresh_login_required") confirmFirst(url);
     else if (["login_required", "invalid_session"].includes(code)) {
       if (account) sessionStorage.setItem(NOTE, JSON.stringify("ended"));
       location.replace(signIn());
     }
-    else at("message").textContent = problem(code);
+    else at("message").textContent = wait > 1 ? `${problem(code)} ${word("account.wait", { time: span(wait) })}` : problem(code);
   }
   busy = false;
   document.body.removeAttribute("aria-busy");

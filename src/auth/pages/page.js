@@ -790,7 +790,8 @@ const WRONG_CODE = { totp: "login.wrong_app_code", app: "login.wrong_app_code", 
 // `place` is the form that was sent, or null. `again` repeats the action.
 function failed({ code: name, wait: seconds }, place, again) {
   const wrong = name === "invalid_credentials" && login.isKnown ? "login.wrong_password" : name === "invalid_otp" ? WRONG_CODE[method] : "";
-  const why = wrong ? word(wrong) : problem(name === "invalid_session" && !navigator.cookieEnabled ? "no_cookies" : name);
+  const isCode = mode === "sign-up" && ["join", "resend"].includes(place) && name === "too_many_attempts";
+  const why = isCode ? word("login.too_many_codes") : wrong ? word(wrong) : problem(name === "invalid_session" && !navigator.cookieEnabled ? "no_cookies" : name);
   const message = seconds > 1 ? withWait(why, seconds) : why;
   if (ENDED.includes(name)) return stuck(message, word("login.start_again"), restart);
   if (name === "account_exists") return stuck(message, word("login.to_sign_in"), toSignIn);
@@ -984,6 +985,8 @@ at("reveal").addEventListener("change", (event) => { at("secret").type = event.t
 at("new-reveal").addEventListener("change", (event) => { at("new-secret").type = event.target.checked ? "text" : "password"; });
 at("remember").addEventListener("change", () => suggesting?.abort());
 at("to-reset").addEventListener("click", () => store(RESET_KEY, { query: location.search, identifier: login.identifier || at("identifier").value.trim() }));
+// another address need not wait
+at("join-to").addEventListener("input", () => { login.until.email = 0; });
 document.addEventListener("visibilitychange", () => suggest());
 
 run(null, begin);

@@ -56,27 +56,34 @@ impl Guard {
         let contact = submitted::mailbox(contact, keyed);
         let of_all = keyed.hash("tickets", [contact.as_bytes()]);
         let own = |name, by| keyed.hash(name, [contact.as_bytes(), by]);
-        let rows = match (user, client) {
-            (Some(user), _) => vec![
-                (own("tickets by user", user.as_str().as_bytes()), SendLimit::OF_TICKETS_BY_USER),
-                (of_all, SendLimit::OF_TICKETS),
-            ],
-            (None, Some(client)) => vec![
-                (own("tickets by client", client.as_bytes()), SendLimit::OF_TICKETS_BY_CLIENT),
-                (of_all, SendLimit::OF_TICKETS_BY_STRANGERS),
-            ],
-            (None, None) => vec![(of_all, SendLimit::OF_TICKETS_BY_STRANGERS)],
-        };
+        let limit = if user.is_some() { SendLimit::OF_TICKETS } else { SendLimit::OF_TICKETS_BY_STRANGERS };
+        let mut rows = vec![(of_all, limit)];
+        rows.extend(user.map(|user| (own("tickets by user", user.as_str().as_bytes()), SendLimit::OF_TICKETS_BY_USER)));
+        rows.extend(client.map(|it| (own("tickets by client", it.as_bytes()), SendLimit::OF_TICKETS_BY_CLIENT)));
         self.count_in_all(place.tenant, &rows, method).await
     }
 
-    /// Counts a message in each of these rows, up to the first that has too many.
+    /// Counts a message in each of these rows, or in none if one of them has too many. Returns the longest wait then.
     async fn count_in_all(
         &self,
         tenant: &Tenant,
         rows: &[(SecretDigest, SendLimit)],
         method: Method,
     ) -> Result<Result<(), Duration>, StoreError> {
+        let mut longest = None;
+        for (row, limit) in rows {
+            let found = self.sent_codes.get(Some(tenant), row.as_bytes()).wait().await?;
+            let sent = found.map(|found| found.value).unwrap_or_default();
+            if let Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) =
+                sent.one_more(method, *limit, self.sent_codes.now())
+            {
+                longest = longest.max(Some(wait));
+            }
+        }
+        if let Some(wait) = longest {
+            return Ok(Err(wait));
+        }
+        // other calls may have counted meanwhile
         for (row, limit) in rows {
             let counted = self.count_sent(tenant, row, (method, *limit)).await?;
             if let Err(SendRefused::TooSoon(wait) | SendRefused::TooMany(wait)) = counted {

@@ -138,15 +138,25 @@ impl Tickets {
     ) -> Result<Result<(), Duration>, StoreError> {
         let digest = *place.code(ticket, code.expose(), keyed).as_bytes();
         let open = |row: Option<&TicketRow>, now: UnixTime| {
-            let again = row.filter(|row| row.ticket.contact == ticket.contact && row.code.is_some());
-            let next = again.map_or(now, |row| UnixTime::from_nanos(row.began) + interval);
-            if next > now {
-                return Change::Keep(Err(Duration::from_nanos(next.as_nanos() - now.as_nanos())));
+            if let Err(wait) = may_replace(row, ticket, interval, now) {
+                return Change::Keep(Err(wait));
             }
             let code = Some(StoredCode { digest, guesses_left: GUESSES });
             Change::Put(TicketRow { ticket: ticket.clone(), began: now.as_nanos(), code }, now + CODE_LIVES, Ok(()))
         };
         self.0.update(Some(place.tenant), place.id(keyed).as_bytes(), open).await
+    }
+
+    /// Returns what [`open_code`](Self::open_code) would, and stores nothing.
+    pub(crate) async fn may_open_code(
+        &self,
+        place: TicketPlace<'_>,
+        ticket: &Ticket,
+        interval: Duration,
+        keyed: &Keyed,
+    ) -> Result<Result<(), Duration>, StoreError> {
+        let found = self.0.get(Some(place.tenant), place.id(keyed).as_bytes()).wait().await?;
+        Ok(may_replace(found.as_ref().map(|found| &found.value), ticket, interval, self.0.now()))
     }
 
     /// Counts a guess of a code to this contact and compares it, in one step. After the right one, the ticket is
@@ -326,6 +336,13 @@ fn newest_invitation(contact: &Contact, keyed: &Keyed) -> SecretDigest {
 
 fn link_id(purpose: TicketPurpose, secret: &Secret) -> SecretDigest {
     SecretDigest::of_secret([purpose.as_str().as_bytes(), b": ", secret.expose().as_bytes()].concat())
+}
+
+/// Returns how long to wait if there was a code to the same address within `interval`.
+fn may_replace(row: Option<&TicketRow>, ticket: &Ticket, interval: Duration, now: UnixTime) -> Result<(), Duration> {
+    let again = row.filter(|row| row.ticket.contact == ticket.contact && row.code.is_some());
+    let next = again.map_or(now, |row| UnixTime::from_nanos(row.began) + interval);
+    if next > now { Err(Duration::from_nanos(next.as_nanos() - now.as_nanos())) } else { Ok(()) }
 }
 
 #[cfg(test)]
