@@ -168,7 +168,7 @@ impl Limiter {
     /// [reset](Standing::reset) and tries again. Units are charged once, at admission. A call is charged nothing while it
     /// waits, or if it is dropped. Only the last decision is reported as an event.
     ///
-    /// Calls with the same key and the same units wait in line. A new call can be admitted before those that wait. While
+    /// Calls with the same key and about as many units wait in line. A new call can be admitted before those that wait. While
     /// [open calls](Hold) block, it tries again ten times a second.
     ///
     /// Looks up the plan first, as [`load_plan`](Self::load_plan) does. Needs a tokio runtime with timers.

@@ -40,13 +40,10 @@ pub(super) struct LinePlace<'a> {
 
 impl Lines {
     pub(super) fn join(&self, key: &LimitKey, ask: Ask) -> LinePlace<'_> {
-        // callers may choose the units, and must not get a line for each number
-        let rounded = |units: u32| units.checked_next_power_of_two().unwrap_or(u32::MAX);
-        let call = match ask.call {
-            CallAsk::Hold { at_most, millis } => CallAsk::Hold { at_most: rounded(at_most), millis },
-            other => other,
-        };
-        let asks_for = (key.clone(), Ask { units: rounded(ask.units), call, ..ask });
+        // callers may choose numbers, and must not get a line for each
+        let units = ask.units.checked_next_power_of_two().unwrap_or(u32::MAX);
+        let call = if ask.call.is_hold() { CallAsk::Hold { at_most: 0, millis: 0 } } else { ask.call };
+        let asks_for = (key.clone(), Ask { units, call, ..ask });
         let mut lines = lock(&self.0);
         let (line, length) = lines.entry(asks_for.clone()).or_default();
         *length += 1;
@@ -136,7 +133,8 @@ mod tests {
     #[test]
     fn a_key_has_few_lines_whatever_its_callers_ask_for() {
         let (lines, key) = (Lines::default(), LimitKey::parse("acme").unwrap());
-        let asks = (1..=512).chain([u32::MAX]).map(|units| lines.join(&key, Ask::new(units, false)));
+        let hold = |units| Ask::hold(units, 2 * units, Duration::from_millis(units.into()), false);
+        let asks = (1..=512).map(hold).chain([Ask::new(u32::MAX, false)]).map(|ask| lines.join(&key, ask));
         let places: Vec<_> = asks.collect();
         assert_eq!((places.len(), lock(&lines.0).len()), (513, 11));
     }

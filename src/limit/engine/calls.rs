@@ -54,10 +54,11 @@ struct Held {
 impl Held {
     fn add(&mut self, call: &Call) {
         self.calls = self.calls.saturating_add(1);
-        self.units += u64::from(call.held_estimate());
         if call.is_held {
-            self.latest_end.set(self.latest_end.get().map(|latest| latest.max(call.ends)));
+            let latest = if self.units == 0 { Some(call.ends) } else { self.latest_end.get() };
+            self.latest_end.set(latest.map(|latest| latest.max(call.ends)));
         }
+        self.units += u64::from(call.held_estimate());
     }
 
     fn release_estimate(&mut self, call: &Call) {

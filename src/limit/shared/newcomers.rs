@@ -29,8 +29,8 @@ impl Newcomers {
         Self { most, minute: Mutex::default() }
     }
 
-    /// Returns whether one more new name gets its own key. Counts it if `is_used`.
-    pub(super) fn has_room(&self, is_used: bool, now: Moment) -> bool {
+    /// Returns whether one more new name gets its own key, and when the minute ends in which it counts if `is_used`.
+    pub(super) fn room(&self, is_used: bool, now: Moment) -> Option<Moment> {
         let mut minute = lock(&self.minute);
         if now >= minute.ends {
             *minute = Minute { ends: now + MINUTE, names: 0 };
@@ -39,13 +39,15 @@ impl Newcomers {
         if has_room && is_used {
             minute.names += 1;
         }
-        has_room
+        has_room.then_some(minute.ends)
     }
 
-    /// Takes back a name that got no key, because its request was refused.
-    pub(super) fn give_back(&self) {
+    /// Takes back a name that has counted in the minute that ends then, and got no key.
+    pub(super) fn give_back(&self, counted_until: Moment) {
         let mut minute = lock(&self.minute);
-        minute.names = minute.names.saturating_sub(1);
+        if minute.ends == counted_until {
+            minute.names = minute.names.saturating_sub(1);
+        }
     }
 }
 
@@ -66,11 +68,18 @@ mod tests {
     #[test]
     fn each_minute_has_room_for_so_many_new_names() {
         let (newcomers, began) = (Newcomers::new(2), Moment::from_nanos(7));
-        assert!(newcomers.has_room(false, began) && newcomers.has_room(true, began) && newcomers.has_room(true, began));
+        let room = |is_used, now| newcomers.room(is_used, now);
+        let ends = room(false, began);
+        assert_eq!((ends, room(true, began), room(true, began)), (Some(began + MINUTE), ends, ends));
         let last = began + MINUTE - Duration::from_nanos(1);
-        assert!(!newcomers.has_room(true, last) && !newcomers.has_room(false, last));
-        assert!(newcomers.has_room(true, began + MINUTE));
-        assert!(!Newcomers::new(0).has_room(true, began));
+        assert_eq!((room(true, last), room(false, last)), (None, None));
+        newcomers.give_back(began + MINUTE);
+        assert_eq!((room(true, last), room(true, last)), (ends, None));
+        let next = room(true, began + MINUTE);
+        // a name of the minute before
+        newcomers.give_back(began + MINUTE);
+        assert_eq!((next, room(true, began + MINUTE), room(true, began + MINUTE)), (next, next, None));
+        assert_eq!(Newcomers::new(0).room(true, began), None);
     }
 
     #[test]

@@ -135,6 +135,8 @@ impl OpenCalls {
         let latest = Instant::now() + SLOT;
         self.update(key, |of_key| {
             of_key.ended.iter_mut().filter(|call| call.id == id).for_each(|call| call.until = call.until.min(latest));
+            // others are sent first the next time
+            of_key.ended.sort_by_key(|call| call.id == id);
         });
     }
 

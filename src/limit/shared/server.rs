@@ -22,6 +22,7 @@ use crate::{
     limit::{decision::Ask, limiter::Limiter, plan::Plan},
     redis::{Delivery, FailureKind, Link, RedisFailure, Reply, unexpected},
     tenant::LimitKey,
+    util::clock::Moment,
 };
 
 /// The shared server, and what is needed to call it.
@@ -96,23 +97,23 @@ impl Server {
         });
     }
 
-    /// Returns the name that is charged, and whether it counts as a new one: the tenant itself, unless there are too many new
-    /// names.
-    pub(super) fn payer<'a>(&self, tenant: &'a LimitKey, plan: &Plan, ask: Ask) -> (Cow<'a, LimitKey>, bool) {
+    /// Returns the name that is charged: the tenant itself, unless there are too many new names. If it counts as a new one, also
+    /// returns when its minute ends.
+    pub(super) fn payer<'a>(&self, tenant: &'a LimitKey, plan: &Plan, ask: Ask) -> (Cow<'a, LimitKey>, Option<Moment>) {
         let Self { local, newcomers, space, .. } = self;
         // addresses prove nothing
         let is_proved = *space == TENANTS && !ask.is_anonymous;
         if is_proved || local.knows(tenant) || local.plans().is_named(tenant) {
-            return (Cow::Borrowed(tenant), false);
+            return (Cow::Borrowed(tenant), None);
         }
         let shared = shared_name(tenant);
         if local.plans().plan(&shared) != *plan {
-            return (Cow::Borrowed(tenant), false);
+            return (Cow::Borrowed(tenant), None);
         }
-        let is_used = ask.units > 0;
-        match newcomers.has_room(is_used, local.reports().clock.now()) {
-            true => (Cow::Borrowed(tenant), is_used),
-            false => (Cow::Owned(shared), false),
+        let is_used = ask.units > 0 || ask.call.opens();
+        match newcomers.room(is_used, local.reports().clock.now()) {
+            Some(ends) => (Cow::Borrowed(tenant), is_used.then_some(ends)),
+            None => (Cow::Owned(shared), None),
         }
     }
 

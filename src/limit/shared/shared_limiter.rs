@@ -165,7 +165,7 @@ impl SharedLimiterBuilder {
 
         /// Sets how many new names may get a key of their own on the server in a minute. Defaults to 10,000.
         ///
-        /// A name is new if this node counts no units of it. Beyond that number, new names share 1,024 keys until there
+        /// A name is new if this node counts no units of it, and counts if its request is admitted. Beyond that number, new names share 1,024 keys until there
         /// is room again, so callers who make up names can't fill the server. Each node counts on its own, and so does
         /// each limit of addresses. Tenants that a request has proved, that [`Plans`] names, or whose plan is not the
         /// default, for example by [`Plans::by`], always have their own key. A name that spends with its own key and a
@@ -281,16 +281,21 @@ impl SharedLimiter {
         match plan.kind() {
             PlanKind::Limited { .. } if is_untracked(&plan, ask) => Decision::UNTRACKED,
             PlanKind::Limited { .. } => {
-                let (payer, is_new) = self.0.server.payer(tenant, &plan, ask);
+                let server = &self.0.server;
+                let (payer, newcomer) = server.payer(tenant, &plan, ask);
+                let is_asked = server.breaker.may_allow(server.watcher.reports().clock.now());
                 let decided = match ask.call.opens_under(plan.limits()) {
                     true => Some(self.open_call(&payer, &plan, ask).await),
                     false => self.charge(&payer, &plan, ask).await,
                 };
-                let is_lost = decided.is_none() && self.0.fallback == Fallback::Open;
                 let decision = decided.unwrap_or_else(|| self.fall_back(&payer, ask));
-                if is_new && (is_lost || !decision.is_admitted()) {
-                    self.0.server.newcomers.give_back();
-                }
+                let has_no_key = match decision.refused {
+                    // a server that answers late may have made one
+                    Some(RefusalReason::Unavailable) => !is_asked,
+                    Some(_) => true,
+                    None => !is_asked && self.0.fallback == Fallback::Open,
+                };
+                newcomer.filter(|_| has_no_key).into_iter().for_each(|counted| server.newcomers.give_back(counted));
                 decision
             }
             PlanKind::Unlimited { .. } => Decision::UNLIMITED,
