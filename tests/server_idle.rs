@@ -2,6 +2,8 @@
 
 #[path = "../examples/server/idle.rs"]
 mod idle;
+#[path = "../examples/server/watched.rs"]
+mod watched;
 
 use std::{
     convert::Infallible,
@@ -12,8 +14,12 @@ use std::{
 
 use axum::body::{Body, Bytes, HttpBody};
 use http_body::Frame;
-use idle::{CountedBody, HEAD_TIME, OpenRequests, READ_TIME};
-use tokio::time::{advance, sleep};
+use idle::{HEAD_TIME, OpenRequests, READ_TIME};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, duplex},
+    time::{advance, sleep},
+};
+use watched::{CountedBody, Watched};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -54,16 +60,38 @@ async fn a_connection_without_a_request_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_response_that_is_still_being_sent_keeps_the_connection_open() {
+    let (requests, (io, mut client)) = (OpenRequests::new(), duplex(1));
+    // the body has ended, and its last parts are on their way to a slow client
+    drop(requests.begin());
+    let mut connection = Watched { io, requests: requests.clone() };
+    let sending = tokio::spawn(async move { connection.write_all(b"abc").await });
+    for _ in 0..2 {
+        assert!(!ends_within(&requests, READ_TIME - SECOND).await);
+        client.read_u8().await.unwrap();
+    }
+    sending.await.unwrap().unwrap();
+    assert!(!ends_within(&requests, HEAD_TIME - SECOND).await);
+    assert!(ends_within(&requests, 2 * SECOND).await);
+    // a client that takes nothing
+    let (requests, (io, _client)) = (OpenRequests::new(), duplex(1));
+    let mut connection = Watched { io, requests: requests.clone() };
+    tokio::spawn(async move { connection.write_all(b"ab").await });
+    assert!(!ends_within(&requests, READ_TIME - SECOND).await);
+    assert!(ends_within(&requests, 2 * SECOND).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connection_ends_if_its_client_reads_no_response() {
     let requests = OpenRequests::new();
     let working = requests.begin();
     assert!(!ends_within(&requests, 10 * READ_TIME).await, "a slow handler");
-    let unread = working.until_sent(Body::from("x"));
+    let unread = CountedBody::new(Body::from("x"), working);
     assert!(!ends_within(&requests, READ_TIME - SECOND).await);
     assert!(ends_within(&requests, HEAD_TIME).await);
 
     let requests = OpenRequests::new();
-    let mut streaming = requests.begin().until_sent(Body::new(Parts(2)));
+    let mut streaming = CountedBody::new(Body::new(Parts(2)), requests.begin());
     for _ in 0..2 {
         advance(READ_TIME - SECOND).await;
         assert!(take_part(&mut streaming));

@@ -1,14 +1,10 @@
 //! Finds connections that hold a place without a request, or without reading their responses.
 
 use std::{
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
     time::Duration,
 };
 
-use axum::body::{Body, Bytes, HttpBody};
-use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, sleep};
 
 /// The time for a complete request head. A connection without an open request is closed after it.
@@ -25,13 +21,15 @@ struct Count {
     open: usize,
     /// The open requests that wait for this server: for a response, or for the next part of its body.
     served: usize,
+    /// Whether the client has taken too little of the responses to write more. Their requests may have ended.
+    is_full: bool,
     /// When the client was last waited for: since it took a part of a response, a request ended, or the connection began.
     quiet_since: Instant,
 }
 
 impl OpenRequests {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Count { open: 0, served: 0, quiet_since: Instant::now() })))
+        Self(Arc::new(Mutex::new(Count { open: 0, served: 0, is_full: false, quiet_since: Instant::now() })))
     }
 
     /// Waits until the connection has no open request for too long, or takes none of its responses. Requests do not wake it: it
@@ -44,8 +42,8 @@ impl OpenRequests {
 
     fn time_left(&self) -> Option<Duration> {
         let left = self.with(|count| match (count.open, count.served) {
-            (0, _) => (count.quiet_since + HEAD_TIME).saturating_duration_since(Instant::now()),
-            (_, 0) => (count.quiet_since + READ_TIME).saturating_duration_since(Instant::now()).min(HEAD_TIME),
+            (0, _) if !count.is_full => (count.quiet_since + HEAD_TIME).saturating_duration_since(Instant::now()),
+            (0, _) | (_, 0) => (count.quiet_since + READ_TIME).saturating_duration_since(Instant::now()).min(HEAD_TIME),
             _ => HEAD_TIME,
         });
         (!left.is_zero()).then_some(left)
@@ -55,6 +53,16 @@ impl OpenRequests {
     pub(crate) fn begin(&self) -> OpenRequest {
         self.with(|count| (count.open, count.served) = (count.open + 1, count.served + 1));
         OpenRequest { requests: self.clone(), is_served: true }
+    }
+
+    /// Notes that the client has taken a part of what is written to it, or that it has not.
+    pub(crate) fn note_write(&self, has_taken: bool) {
+        self.with(|count| {
+            count.is_full = !has_taken;
+            if has_taken {
+                count.quiet_since = Instant::now();
+            }
+        });
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Count) -> T) -> T {
@@ -70,12 +78,8 @@ pub(crate) struct OpenRequest {
 }
 
 impl OpenRequest {
-    pub(crate) fn until_sent(mut self, body: Body) -> CountedBody {
-        self.set_served(false);
-        CountedBody { body, open: self }
-    }
-
-    fn set_served(&mut self, is_served: bool) {
+    /// Sets whether the request waits for this server.
+    pub(crate) fn set_served(&mut self, is_served: bool) {
         let was_served = std::mem::replace(&mut self.is_served, is_served);
         self.requests.with(|count| {
             count.served = count.served + usize::from(is_served) - usize::from(was_served);
@@ -90,30 +94,5 @@ impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.set_served(false);
         self.requests.with(|count| count.open -= 1);
-    }
-}
-
-/// The body of a response whose request is open.
-pub(crate) struct CountedBody {
-    body: Body,
-    open: OpenRequest,
-}
-
-impl HttpBody for CountedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        self.open.set_served(polled.is_pending());
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

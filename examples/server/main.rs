@@ -72,6 +72,7 @@ mod notices;
 mod api;
 mod connections;
 mod idle;
+mod watched;
 mod serve;
 #[cfg(feature = "metrics")]
 mod prometheus;

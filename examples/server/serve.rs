@@ -20,6 +20,7 @@ use crate::{
     connections::Connections,
     idle::{HEAD_TIME, OpenRequests},
     localhost,
+    watched::{CountedBody, Watched},
 };
 
 /// How long open requests may take after the signal to stop.
@@ -43,6 +44,7 @@ pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: App, is_behi
         };
         let (requests, App { routes, own_origin }) = (OpenRequests::new(), app.clone());
         let idle = requests.clone().idle();
+        let io = TokioIo::new(Watched { io: stream, requests: requests.clone() });
         // reads what routes leave of a body, so that the connection can go on
         let service = DrainLayer::new().layer(service_fn(move |mut request: Request<Drained<Incoming>>| {
             request.extensions_mut().insert(PeerAddr(peer));
@@ -53,10 +55,10 @@ pub(crate) async fn until_stopped(listeners: Vec<TcpListener>, app: App, is_behi
                     Some(redirect) => redirect,
                     None => answer.await?,
                 };
-                Ok::<_, Infallible>(response.map(|body| open.until_sent(body)))
+                Ok::<_, Infallible>(response.map(|body| CountedBody::new(body, open)))
             }
         }));
-        let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        let connection = server.serve_connection(io, TowerToHyperService::new(service));
         let connection = graceful.watch(connection.into_owned());
         tokio::spawn(async move {
             let _place = place;

@@ -102,6 +102,8 @@ mod api;
 mod connections;
 #[path = "../../../../examples/server/idle.rs"]
 mod idle;
+#[path = "../../../../examples/server/watched.rs"]
+mod watched;
 #[path = "../../../../examples/server/serve.rs"]
 mod serve;
 #[cfg(feature = "metrics")]
