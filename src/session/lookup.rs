@@ -111,12 +111,23 @@ impl Sessions {
             Ok(key) => key,
             Err(error) => return MaybeReady::Ready(Err(error)),
         };
-        if !self.store().knows_cutoff()
-            && let MaybeReady::Ready(Err(error)) = self.store().cutoff()
-        {
-            return MaybeReady::Ready(Err(error));
-        }
-        let checked = match self.rows().get_at(&key) {
+        let cutoff = match self.store().knows_cutoff() {
+            true => None,
+            false => Some(self.store().cutoff()),
+        };
+        let found: MaybeReady<BoxFuture<'static, _>> = match cutoff {
+            None | Some(MaybeReady::Ready(Ok(_))) => self.rows().get_at(&key),
+            Some(MaybeReady::Ready(Err(error))) => return MaybeReady::Ready(Err(error)),
+            // this table may answer at once although others don't
+            Some(MaybeReady::Pending(cutoff)) => {
+                let rows = self.rows().clone();
+                MaybeReady::Pending(Box::pin(async move {
+                    cutoff.await?;
+                    rows.get_at(&key).wait().await
+                }))
+            }
+        };
+        let checked = match found {
             MaybeReady::Ready(found) => found.map(|found| self.check(cookie, found, self.rows().now())),
             MaybeReady::Pending(found) => {
                 let (sessions, cookie) = (self.clone(), *cookie);
