@@ -86,6 +86,9 @@ impl Sink for TracingSink {
                 kind = event.kind.as_str(),
                 tenant = event.tenant.as_ref().map(LimitKey::as_str),
                 session = event.session.map(tracing::field::display),
+                subject = event.subject.map(tracing::field::display),
+                method = event.method,
+                reason = event.reason,
                 policy = event.policy,
                 mode = event.mode.as_str(),
                 limit = event.policy.map(|_| event.limit),
@@ -150,8 +153,18 @@ mod tests {
     fn an_event_is_emitted_with_the_fields_that_it_has() {
         let fields = Fields::default();
         let event = Event::new(EventKind::TenantReset, UnixTime::from_secs(5)).tenant("acme".parse().unwrap());
+        let event = event.method("password").reason("proofs");
         tracing::subscriber::with_default(fields.clone(), || TracingSink.write(&[event]));
-        let expected = ["id=0", "at=5000", "kind=\"tenant_reset\"", "tenant=\"acme\"", "mode=\"enforced\"", "count=1"];
+        let expected = [
+            "id=0",
+            "at=5000",
+            "kind=\"tenant_reset\"",
+            "tenant=\"acme\"",
+            "method=\"password\"",
+            "reason=\"proofs\"",
+            "mode=\"enforced\"",
+            "count=1",
+        ];
         assert_eq!(*fields.0.lock().unwrap(), expected);
     }
 }
