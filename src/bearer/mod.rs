@@ -83,7 +83,8 @@
 //! memory. With the same limiter, a request is charged once.
 //!
 //! An inner layer with a clone of the same [`Verifier`] reuses the token of the outer layer and
-//! checks only its own scopes. With another verifier it checks the request again. Put a CORS layer
+//! checks only its own scopes. With another verifier it checks the request again, so a DPoP proof, which counts
+//! once, passes only one of two verifiers that require it. Put a CORS layer
 //! outside of all of them: preflights carry no token, and rejections need CORS headers, too.
 
 #[cfg(feature = "login")]

@@ -34,7 +34,7 @@ event_kinds! {
     /// a session was ended by its user, by an operator, or because the user had too many.
     SessionRevoked = "session_revoked",
     /// a cookie of a session that had already ended was presented. The browser may have been asleep, or the cookie was
-    /// stolen.
+    /// stolen. Its secret may be wrong, because that of an ended session is forgotten.
     SessionUseAfterExpire = "session_use_after_expire",
     /// a cookie named a live session but carried another secret. It may be older than the last rotation, or a guess.
     SessionWrongSecret = "session_wrong_secret",
