@@ -631,6 +631,48 @@ async fn b06_a_name_whose_request_is_refused_leaves_the_room_to_others() {
 }
 
 #[tokio::test]
+async fn b06_names_that_come_during_an_outage_leave_the_room_to_others() {
+    let Some(mut server) = RedisServer::start(&[]) else { return };
+    let clock = ManualClock::new();
+    let builder = Limiter::builder(Plans::new(Quota::new(3, HOUR).unwrap())).clock(clock.clone());
+    let builder = builder.redis(config(&server.url())).fallback(Fallback::Closed).max_new_names_per_minute(10);
+    let limiter = builder.connect().await.unwrap();
+    let named = |number: u32| Tenant::parse(format!("name-{number}")).unwrap();
+    server.kill();
+    for number in 0..100 {
+        let reason = limiter.check_anonymous(&named(number), 1).await.refusal_reason();
+        assert_eq!(reason, Some(RefusalReason::Unavailable));
+    }
+    server.restart();
+    // in the same minute
+    for _ in 0..500 {
+        if limiter.check(&acme(), 1).await.is_admitted() {
+            break;
+        }
+        clock.advance(Duration::from_millis(100));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(limiter.check_anonymous(&named(200), 1).await.is_admitted());
+    assert!(keys(&server, "limit").contains(&String::from("tollgate:limit:{name-200}")));
+}
+
+#[tokio::test]
+async fn b06_a_request_without_a_cost_is_no_new_name() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let builder = Limiter::redis(config(&server.url()), Plans::new(Quota::new(3, HOUR).unwrap()));
+    let limiter = builder.fallback(Fallback::Closed).max_new_names_per_minute(1).connect().await.unwrap();
+    let layer =
+        RateLimitLayer::new(HeaderTenant::new("x-tenant").unwrap(), limiter.clone()).cost(|_| 0).tracking_bodies();
+    let mut service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new()))));
+    for number in 0..3 {
+        let request = Request::get("/").header("x-tenant", format!("free-{number}")).body(()).unwrap();
+        assert_eq!(service.ready().await.unwrap().call(request).await.unwrap().status(), 200);
+    }
+    assert!(limiter.check_anonymous(&acme(), 1).await.is_admitted());
+    assert_eq!(keys(&server, "limit"), ["tollgate:limit:{acme}"]);
+}
+
+#[tokio::test]
 async fn b06_a_key_that_can_not_be_used_leaves_the_others_alone() {
     for server in RedisServer::each(&[]) {
         let log = EventLog::new();

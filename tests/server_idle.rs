@@ -73,6 +73,19 @@ async fn a_response_that_is_still_being_sent_keeps_the_connection_open() {
     sending.await.unwrap().unwrap();
     assert!(!ends_within(&requests, HEAD_TIME - SECOND).await);
     assert!(ends_within(&requests, 2 * SECOND).await);
+    // a client that takes all of the answers to its pings, and has no request
+    let (requests, (io, _client)) = (OpenRequests::new(), duplex(1_000));
+    let mut connection = Watched { io, requests: requests.clone() };
+    let answers = async {
+        loop {
+            sleep(HEAD_TIME - SECOND).await;
+            connection.write_all(b"pong").await.unwrap();
+        }
+    };
+    tokio::select! {
+        is_over = ends_within(&requests, HEAD_TIME + SECOND) => assert!(is_over),
+        () = answers => {}
+    }
     // a client that takes nothing
     let (requests, (io, _client)) = (OpenRequests::new(), duplex(1));
     let mut connection = Watched { io, requests: requests.clone() };

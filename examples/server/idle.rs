@@ -43,8 +43,8 @@ impl OpenRequests {
     fn time_left(&self) -> Option<Duration> {
         let left = self.with(|count| match (count.open, count.served) {
             (0, _) if !count.is_full => (count.quiet_since + HEAD_TIME).saturating_duration_since(Instant::now()),
-            (0, _) | (_, 0) => (count.quiet_since + READ_TIME).saturating_duration_since(Instant::now()).min(HEAD_TIME),
-            _ => HEAD_TIME,
+            (_, 1..) if !count.is_full => HEAD_TIME,
+            _ => (count.quiet_since + READ_TIME).saturating_duration_since(Instant::now()).min(HEAD_TIME),
         });
         (!left.is_zero()).then_some(left)
     }
@@ -55,12 +55,12 @@ impl OpenRequests {
         OpenRequest { requests: self.clone(), is_served: true }
     }
 
-    /// Notes that the client has taken a part of what is written to it, or that it has not.
-    pub(crate) fn note_write(&self, has_taken: bool) {
+    /// Notes that something could be written, or that the client must take something first. While it need not, writing is no sign of
+    /// life: the answer to a ping always fits.
+    pub(crate) fn note_write(&self, has_fitted: bool) {
         self.with(|count| {
-            count.is_full = !has_taken;
-            if has_taken {
-                count.quiet_since = Instant::now();
+            if count.is_full == has_fitted {
+                (count.is_full, count.quiet_since) = (!has_fitted, Instant::now());
             }
         });
     }

@@ -41,7 +41,8 @@ pub(super) struct LinePlace<'a> {
 impl Lines {
     pub(super) fn join(&self, key: &LimitKey, ask: Ask) -> LinePlace<'_> {
         // callers may choose numbers, and must not get a line for each
-        let units = ask.units.checked_next_power_of_two().unwrap_or(u32::MAX);
+        let rounded = |units: u32| units.checked_next_power_of_two().unwrap_or(u32::MAX);
+        let units = if ask.units == 0 { 0 } else { rounded(ask.units) };
         let call = if ask.call.is_hold() { CallAsk::Hold { at_most: 0, millis: 0 } } else { ask.call };
         let asks_for = (key.clone(), Ask { units, call, ..ask });
         let mut lines = lock(&self.0);

@@ -25,7 +25,7 @@ impl SendLimit {
     /// The share of callers who are not signed in. It leaves messages to each address for users who are.
     pub(crate) const OF_TICKETS_BY_STRANGERS: Self = Self { most: 8, ..Self::OF_TICKETS };
 
-    /// The share of callers at one client address who are not signed in.
+    /// The share of callers at one client address who are not signed in, and as much for those who are.
     pub(crate) const OF_TICKETS_BY_CLIENT: Self = Self { most: 5, ..Self::OF_TICKETS };
 
     /// The share of one user who is signed in.

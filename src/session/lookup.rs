@@ -236,6 +236,8 @@ mod tests {
     struct Interrupted {
         memory: Arc<Memory>,
         at_once: bool,
+        /// Answers at once for sessions.
+        knows_sessions: bool,
         before_read: Arc<Mutex<Option<Step>>>,
         before_write: Arc<Mutex<Option<Step>>>,
     }
@@ -251,11 +253,12 @@ mod tests {
             key: &Key,
         ) -> MaybeReady<impl Future<Output = Result<Option<Entry>, StoreError>> + Send + 'static> {
             let (store, key) = (self.clone(), key.clone());
+            let at_once = self.at_once || self.knows_sessions && key.table() == "sessions";
             let answer = async move {
                 interrupt(&store.before_read)?;
                 store.memory.get(&key).wait().await
             };
-            if self.at_once { MaybeReady::Ready(block_on(answer)) } else { MaybeReady::Pending(answer) }
+            if at_once { MaybeReady::Ready(block_on(answer)) } else { MaybeReady::Pending(answer) }
         }
 
         async fn insert(&self, key: &Key, record: Record) -> Result<WriteOutcome, StoreError> {
@@ -300,6 +303,18 @@ mod tests {
     fn with_both_stores(test: impl Fn(&World)) {
         test(&World::new(Memory::new()));
         test(&World::new(Interrupted::default()));
+    }
+
+    #[test]
+    fn what_has_ended_with_everything_stays_ended_in_a_store_that_answers_for_sessions_before_other_tables() {
+        let store = Interrupted { knows_sessions: true, ..Interrupted::default() };
+        let world = World::new(store.clone());
+        let (cookie, _) = world.sign_in("acme");
+        assert!(present(&world.sessions, cookie).unwrap().is_some());
+        block_on(world.sessions.store().end_everything(Arc::new(world.clock.clone()))).unwrap();
+        // another process
+        let sessions = Sessions::builder(store).clock(world.clock.clone()).build().unwrap();
+        assert!(present(&sessions, cookie).unwrap().is_none());
     }
 
     #[test]

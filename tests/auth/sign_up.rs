@@ -233,10 +233,11 @@ async fn c127_strangers_use_up_eight_messages_a_day_and_five_from_one_address() 
     for _ in 1..5 {
         world.advance(31);
         assert_eq!(send(&mut browser, "web", &id, "else@example.com").await.status, 200);
-        assert_eq!(send(&mut browser, "web", &id, "else@example.com").await.error(), "slow_down");
+        for _ in 0..5 {
+            assert_eq!(send(&mut browser, "web", &id, "else@example.com").await.error(), "slow_down");
+        }
     }
-    world.advance(3_600);
-    let id = begin(&mut browser, "web").await;
+    world.advance(31);
     assert_eq!(send(&mut browser, "web", &id, "else@example.com").await.error(), "too_many_attempts");
     assert_eq!(send(&mut browser, "web", &id, "other@example.com").await.status, 200);
 }
@@ -254,7 +255,7 @@ async fn c127_the_wait_for_a_code_ends_when_it_says_and_no_refusal_prolongs_it()
     let mut own = world.browser();
     own.address = [198, 51, 100, 1].into();
     let id = begin(&mut own, "web").await;
-    for _ in 0..6 {
+    for _ in 0..12 {
         let refused = send(&mut own, "web", &id, NEW).await;
         assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, "3600"));
     }

@@ -47,15 +47,19 @@ impl RequestContext<'_> {
         let charged = self.charge_ticket_message().await?;
         let (method, client) = (method_of(channel), self.address.clone());
         let user = ticket.user.as_ref().map(|user| &user.id);
-        let counted = core.guard.count_ticket_request((place, user), method, client.as_ref(), keyed).await?;
-        counted.map_err(|wait| too_many_messages().retry_in(wait))?;
         let slow_down = |wait| Problem::new(Code::SlowDown, "a code was just sent; try again later").retry_in(wait);
-        if let Err(wait) = core.tickets.may_open_code(place, ticket, RESEND_INTERVAL, keyed).await? {
+        let refused = match core.tickets.may_open_code(place, ticket, RESEND_INTERVAL, keyed).await? {
+            Ok(()) => {
+                let to = (method, contact);
+                let counted = core.guard.count_ticket_message((place, user), to, client.as_ref(), keyed).await?;
+                counted.map_err(|wait| too_many_messages().retry_in(wait))
+            }
+            Err(wait) => Err(slow_down(wait)),
+        };
+        if let Err(refused) = refused {
             charged.into_iter().for_each(AddressSpend::refund);
-            return Err(slow_down(wait));
+            return Err(refused);
         }
-        let counted = core.guard.count_ticket_message((place, user), (method, contact), client.as_ref(), keyed).await?;
-        counted.map_err(|wait| too_many_messages().retry_in(wait))?;
         core.tickets.open_code(place, ticket, (&code, RESEND_INTERVAL), keyed).await?.map_err(slow_down)?;
         let expires = core.logins.now() + CODE_LIVES;
         let (tenant, to) = (place.tenant.clone(), contact.as_str());

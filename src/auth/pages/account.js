@@ -14,6 +14,8 @@ function problem(code) {
   return words[`account.error_${code}`] ?? words[`shared.error_${code}`]?.replace("{count}", account?.least_password) ?? word("account.error_other", { code });
 }
 
+const LATER = ["too_many_attempts", "slow_down", "rate_limit_exceeded"];
+
 // Returns how long to wait, in whole units.
 function span(seconds) {
   const [unit, value] = seconds < 90 ? ["second", seconds] : seconds < 5400 ? ["minute", seconds / 60] : ["hour", seconds / 3600];
@@ -45,7 +47,7 @@ async function call(path, body) {
   } catch { /* no answer, or not from our server */ }
   if (response?.ok && answer) return answer;
   const code = answer?.error ?? { 429: "rate_limit_exceeded", 503: "temporarily_unavailable" }[response?.status];
-  throw { code: code ?? "unreachable", login_url: answer?.login_url, wait: answer?.retry_after };
+  throw { code: code ?? "unreachable", login_url: answer?.login_url, wait: Number(answer?.retry_after ?? response?.headers.get("retry-after")) };
 }
 
 // ---- what the page shows
@@ -454,7 +456,8 @@ async function run(action, id = "", hasAgreed = false) {
       if (account) sessionStorage.setItem(NOTE, JSON.stringify("ended"));
       location.replace(signIn());
     }
-    else at("message").textContent = wait > 1 ? `${problem(code)} ${word("account.wait", { time: span(wait) })}` : problem(code);
+    else if (wait > 1) at("message").textContent = `${problem(code)} ${word("account.wait", { time: span(wait) })}`;
+    else at("message").textContent = wait >= 0 && LATER.includes(code) ? `${problem(code)} ${word("account.again")}` : problem(code);
   }
   busy = false;
   document.body.removeAttribute("aria-busy");

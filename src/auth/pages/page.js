@@ -986,7 +986,10 @@ at("new-reveal").addEventListener("change", (event) => { at("new-secret").type =
 at("remember").addEventListener("change", () => suggesting?.abort());
 at("to-reset").addEventListener("click", () => store(RESET_KEY, { query: location.search, identifier: login.identifier || at("identifier").value.trim() }));
 // another address need not wait
-at("join-to").addEventListener("input", () => { login.until.email = 0; });
+at("join-to").addEventListener("input", () => {
+  login.until.email = 0;
+  if (login.id) keep();
+});
 document.addEventListener("visibilitychange", () => suggest());
 
 run(null, begin);

@@ -18,34 +18,10 @@ use crate::{
 };
 
 impl Guard {
-    /// Counts a request for a message to an address that need not belong to an account. Each user, and each login without a
-    /// user, has one count for all addresses, and another one for all numbers. Text messages cost money, so the client address
-    /// has a count of them too. Returns how long to wait if there were too many requests.
-    pub(crate) async fn count_ticket_request(
-        &self,
-        (place, user): (TicketPlace<'_>, Option<&UserId>),
-        method: Method,
-        client: Option<&LimitKey>,
-        keyed: &Keyed,
-    ) -> Result<Result<(), Duration>, StoreError> {
-        let by_user = |name| match user {
-            Some(user) => keyed.hash(name, [b"user", user.as_str().as_bytes()]),
-            None => keyed.hash(name, [b"browser", place.browser.as_bytes()]),
-        };
-        let rows = match (method, client) {
-            (Method::Email, _) => vec![(by_user("ticket requests"), SendLimit::OF_TICKET_REQUESTS)],
-            (_, None) => vec![(by_user("text requests"), SendLimit::OF_TEXT_REQUESTS)],
-            (_, Some(client)) => vec![
-                (by_user("text requests"), SendLimit::OF_TEXT_REQUESTS),
-                (keyed.hash("text requests by client", [client.as_bytes()]), SendLimit::OF_TEXT_REQUESTS_BY_CLIENT),
-            ],
-        };
-        self.count_in_all(place.tenant, &rows, method).await
-    }
-
-    /// Counts a message to an address that need not belong to an account: at most ten a day. A signed-in user can use up only
-    /// a part of them, as can callers at one client address and all who are not signed in. Returns how long to wait if there were
-    /// too many. That depends on who has asked, and not on whether there is an account.
+    /// Counts a message to an address that need not belong to an account. Returns how long to wait if there were too many: to this
+    /// address, of which signed-in users, and callers at one client address, can use up only a part, or for this user, or for
+    /// this login without a user. Text messages cost money, so the client address has a count of all of them, too. The wait depends
+    /// on who has asked, and not on whether there is an account. A refused message counts nowhere.
     pub(crate) async fn count_ticket_message(
         &self,
         (place, user): (TicketPlace<'_>, Option<&UserId>),
@@ -53,13 +29,30 @@ impl Guard {
         client: Option<&LimitKey>,
         keyed: &Keyed,
     ) -> Result<Result<(), Duration>, StoreError> {
+        let by_user = |name| match user {
+            Some(user) => keyed.hash(name, [b"user", user.as_str().as_bytes()]),
+            None => keyed.hash(name, [b"browser", place.browser.as_bytes()]),
+        };
+        let mut rows = match method {
+            Method::Email => vec![(by_user("ticket requests"), SendLimit::OF_TICKET_REQUESTS)],
+            _ => vec![(by_user("text requests"), SendLimit::OF_TEXT_REQUESTS)],
+        };
+        if let Some(client) = client.filter(|_| method != Method::Email) {
+            let row = keyed.hash("text requests by client", [client.as_bytes()]);
+            rows.push((row, SendLimit::OF_TEXT_REQUESTS_BY_CLIENT));
+        }
         let contact = submitted::mailbox(contact, keyed);
-        let of_all = keyed.hash("tickets", [contact.as_bytes()]);
-        let own = |name, by| keyed.hash(name, [contact.as_bytes(), by]);
-        let limit = if user.is_some() { SendLimit::OF_TICKETS } else { SendLimit::OF_TICKETS_BY_STRANGERS };
-        let mut rows = vec![(of_all, limit)];
-        rows.extend(user.map(|user| (own("tickets by user", user.as_str().as_bytes()), SendLimit::OF_TICKETS_BY_USER)));
-        rows.extend(client.map(|it| (own("tickets by client", it.as_bytes()), SendLimit::OF_TICKETS_BY_CLIENT)));
+        let to_contact = |name, by| keyed.hash(name, [contact.as_bytes(), by]);
+        let (by_client, of_all) = match user {
+            Some(user) => {
+                rows.push((to_contact("tickets by user", user.as_str().as_bytes()), SendLimit::OF_TICKETS_BY_USER));
+                ("tickets by client of users", SendLimit::OF_TICKETS)
+            }
+            None => ("tickets by client", SendLimit::OF_TICKETS_BY_STRANGERS),
+        };
+        rows.extend(client.map(|it| (to_contact(by_client, it.as_bytes()), SendLimit::OF_TICKETS_BY_CLIENT)));
+        // last: of many requests at the same time, those beyond a share must not count here
+        rows.push((keyed.hash("tickets", [contact.as_bytes()]), of_all));
         self.count_in_all(place.tenant, &rows, method).await
     }
 

@@ -110,7 +110,7 @@ impl Server {
         if local.plans().plan(&shared) != *plan {
             return (Cow::Borrowed(tenant), None);
         }
-        let is_used = ask.units > 0 || ask.call.opens();
+        let is_used = ask.units > 0 || ask.call.opens_under(plan.limits());
         match newcomers.room(is_used, local.reports().clock.now()) {
             Some(ends) => (Cow::Borrowed(tenant), is_used.then_some(ends)),
             None => (Cow::Owned(shared), None),

@@ -283,18 +283,17 @@ impl SharedLimiter {
             PlanKind::Limited { .. } => {
                 let server = &self.0.server;
                 let (payer, newcomer) = server.payer(tenant, &plan, ask);
-                let is_asked = server.breaker.may_allow(server.watcher.reports().clock.now());
+                let may_ask = || server.breaker.may_allow(server.watcher.reports().clock.now());
+                let is_asked = newcomer.is_none() || may_ask();
                 let decided = match ask.call.opens_under(plan.limits()) {
                     true => Some(self.open_call(&payer, &plan, ask).await),
                     false => self.charge(&payer, &plan, ask).await,
                 };
+                let refused = decided.as_ref().and_then(|decision| decision.refused);
                 let decision = decided.unwrap_or_else(|| self.fall_back(&payer, ask));
-                let has_no_key = match decision.refused {
-                    // a server that answers late may have made one
-                    Some(RefusalReason::Unavailable) => !is_asked,
-                    Some(_) => true,
-                    None => !is_asked && self.0.fallback == Fallback::Open,
-                };
+                // a server that answers late may have made a key, and settling makes one for what the fallback admits
+                let has_no_key = refused.is_some_and(|reason| reason != RefusalReason::Unavailable)
+                    || !is_asked && !(decision.is_admitted() && self.0.fallback == Fallback::Local);
                 newcomer.filter(|_| has_no_key).into_iter().for_each(|counted| server.newcomers.give_back(counted));
                 decision
             }
