@@ -293,7 +293,7 @@ impl SharedLimiter {
                 let decision = decided.unwrap_or_else(|| self.fall_back(&payer, ask));
                 // a server that answers late may have made a key, and settling makes one for what the fallback admits
                 let has_no_key = refused.is_some_and(|reason| reason != RefusalReason::Unavailable)
-                    || !is_asked && !(decision.is_admitted() && self.0.fallback == Fallback::Local);
+                    || !(is_asked || decision.is_admitted() && self.0.fallback == Fallback::Local);
                 newcomer.filter(|_| has_no_key).into_iter().for_each(|counted| server.newcomers.give_back(counted));
                 decision
             }
