@@ -1,5 +1,4 @@
-//! What is sent to a client: the bodies of responses, and the connection. A response can still be on its way when its request has
-//! ended.
+//! The bodies of responses, and the connection that sends them. A response can still be on its way when its request has ended.
 
 use std::{
     io::{self, IoSlice},

@@ -18,10 +18,12 @@ use crate::{
 };
 
 impl Guard {
-    /// Counts a message to an address that need not belong to an account. Returns how long to wait if there were too many: to this
-    /// address, of which signed-in users, and callers at one client address, can use up only a part, or for this user, or for
-    /// this login without a user. Text messages cost money, so the client address has a count of all of them, too. The wait depends
-    /// on who has asked, and not on whether there is an account. A refused message counts nowhere.
+    /// Counts a message to an address that need not belong to an account, or returns how long to wait if there were too many.
+    ///
+    /// An address gets ten messages a day. One user, one client address and all strangers can use up only a part of them. Each
+    /// user, and each login without a user, has a count of messages to all addresses, and another one of those to numbers. Text
+    /// messages cost money, so the client address has a count of them too. A refused message counts nowhere. The wait depends on the
+    /// callers who have asked, and not on whether there is an account.
     pub(crate) async fn count_ticket_message(
         &self,
         (place, user): (TicketPlace<'_>, Option<&UserId>),

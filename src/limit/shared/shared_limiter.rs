@@ -165,11 +165,11 @@ impl SharedLimiterBuilder {
 
         /// Sets how many new names may get a key of their own on the server in a minute. Defaults to 10,000.
         ///
-        /// A name is new if this node counts no units of it, and counts if its request is admitted. Beyond that number, new names share 1,024 keys until there
-        /// is room again, so callers who make up names can't fill the server. Each node counts on its own, and so does
-        /// each limit of addresses. Tenants that a request has proved, that [`Plans`] names, or whose plan is not the
-        /// default, for example by [`Plans::by`], always have their own key. A name that spends with its own key and a
-        /// shared one can get its limit twice in a window.
+        /// A name is new if this node counts no units of it, and counts if its request is admitted. Beyond that number, new
+        /// names share 1,024 keys until there is room again, so callers who make up names can't fill the server. Each node
+        /// counts on its own, and so does each limit of addresses. Tenants that a request has proved, that [`Plans`] names,
+        /// or whose plan is not the default, for example by [`Plans::by`], always have their own key. A name that spends
+        /// with its own key and a shared one can get its limit twice in a window.
         pub fn max_new_names_per_minute(most: u32) { new_names: most }
     }
 
